@@ -1,0 +1,56 @@
+"""Causal attention with heads as real dims, and rotary positions."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """What each position gathers from itself and the positions before it.
+
+    Shapes:
+        q, k, v: [batch, seq, heads, head_dim]; result: the same.
+
+    **Source**: Vaswani et al. 2017, Attention Is All You Need, section 3.2.
+    """
+    scores = jnp.einsum("bqhk,bshk->bhqs", q, k) * q.shape[-1] ** -0.5
+    return jnp.einsum("bhqs,bshk->bqhk", _causal_softmax(scores), v)
+
+
+def grouped_causal_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Causal attention in which ``heads // kv_heads`` queries share a key and a value.
+
+    Shapes:
+        q: [batch, seq, heads, head_dim]; k, v: [batch, seq, kv_heads, head_dim]; result: as q.
+
+    **Source**: Ainslie et al. 2023, GQA, section 2.2.
+    """
+    batch, seq, heads, head_dim = q.shape
+    kv_heads = k.shape[2]
+    grouped = q.reshape(batch, seq, kv_heads, heads // kv_heads, head_dim)
+    scores = jnp.einsum("bqgrk,bsgk->bgrqs", grouped, k) * head_dim**-0.5
+    out = jnp.einsum("bgrqs,bsgk->bqgrk", _causal_softmax(scores), v)
+    return out.reshape(q.shape)
+
+
+def rotary(x: jax.Array, *, theta: float) -> jax.Array:
+    """``x`` [batch, seq, heads, head_dim] with each pair of features turned by its position.
+
+    **Source**: Su et al. 2021, RoFormer, section 3.2; feature i pairs with i + head_dim / 2.
+    """
+    half = x.shape[-1] // 2
+    frequencies = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
+    angles = jnp.arange(x.shape[1], dtype=jnp.float32)[:, None] * frequencies
+    cos, sin = jnp.cos(angles)[:, None, :], jnp.sin(angles)[:, None, :]
+    low, high = x[..., :half].astype(jnp.float32), x[..., half:].astype(jnp.float32)
+    turned = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
+    return turned.astype(x.dtype)
+
+
+def _causal_softmax(scores: jax.Array) -> jax.Array:
+    """Probabilities over the last dim (keys), none of them after the query; float32 inside."""
+    queries, keys = scores.shape[-2:]
+    visible = jnp.arange(queries)[:, None] >= jnp.arange(keys)[None, :]
+    masked = jnp.where(visible, scores.astype(jnp.float32), jnp.finfo(jnp.float32).min)
+    return jax.nn.softmax(masked, axis=-1).astype(scores.dtype)
