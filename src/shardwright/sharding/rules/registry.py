@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from shardwright.ir import Graph, Op
-from shardwright.sharding.factor import Factor, FactorKind, OpRule, TensorFactors
+from shardwright.sharding.factor import OpRule
+from shardwright.sharding.rules import elementwise
+from shardwright.sharding.rules.builder import RuleFunction
+from shardwright.sharding.rules.builder import whole_rule as whole_rule
 from shardwright.sharding.rules.view import OpView
 
-RuleFunction = Callable[[OpView], OpRule]
+_FAMILIES: tuple[Mapping[str, RuleFunction], ...] = (elementwise.RULES,)
 
 
-def _build_registry() -> Mapping[str, RuleFunction]:
-    return {}
+def merge_families(families: tuple[Mapping[str, RuleFunction], ...]) -> dict[str, RuleFunction]:
+    """One table of all families' rules.
+
+    Raises:
+        ValueError: two families describe the same kind.
+    """
+    merged: dict[str, RuleFunction] = {}
+    for family in families:
+        twice = sorted(merged.keys() & family.keys())
+        if twice:
+            raise ValueError(f"two families of rules describe {', '.join(twice)}")
+        merged.update(family)
+    return merged
 
 
-_REGISTRY = _build_registry()
+_REGISTRY: Mapping[str, RuleFunction] = merge_families(_FAMILIES)
 
 
 def registered_kinds() -> tuple[str, ...]:
@@ -34,20 +48,3 @@ def rule_for(op: Op, graph: Graph) -> OpRule:
     if build is None:
         return whole_rule(view, f'no rule for "{op.kind}"')
     return build(view)
-
-
-def whole_rule(view: OpView, reason: str) -> OpRule:
-    """A rule under which every dim of every operand and result must be whole."""
-    factors: list[Factor] = []
-
-    def dims_of(shape: tuple[int, ...]) -> TensorFactors:
-        dims = []
-        for size in shape:
-            dims.append((len(factors),))
-            name = f"w{len(factors)}"
-            factors.append(Factor(name=name, size=size, kind=FactorKind.NEED_REPLICATION))
-        return tuple(dims)
-
-    operands = tuple(dims_of(tensor.shape) for tensor in view.operands)
-    results = tuple(dims_of(tensor.shape) for tensor in view.results)
-    return OpRule(factors=tuple(factors), operands=operands, results=results, fallback=reason)
