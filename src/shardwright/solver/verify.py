@@ -1,0 +1,95 @@
+"""The verifier at the solver's door: a graph whose parts disagree is refused, with the place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shardwright.errors import GraphError
+
+_LARGEST_TOTAL = 2**62
+
+
+def verify_parts(
+    node_costs: Sequence[NDArray[Any]],
+    usages: Sequence[NDArray[Any]],
+    intervals: Sequence[tuple[int, int]],
+    edges: Sequence[tuple[int, int]],
+    edge_costs: Sequence[NDArray[Any]],
+    usage_limit: int | None,
+) -> None:
+    """Return only when the parts make one strategy graph.
+
+    Raises:
+        GraphError: the first disagreement found, with the node or edge it is at.
+    """
+    num_nodes = len(node_costs)
+    _same_count("usages", len(usages), num_nodes, "nodes")
+    _same_count("intervals", len(intervals), num_nodes, "nodes")
+    _same_count("edge cost matrices", len(edge_costs), len(edges), "edges")
+    for node in range(num_nodes):
+        _verify_node(node, node_costs[node], usages[node], intervals[node])
+    for index, ((u, v), matrix) in enumerate(zip(edges, edge_costs, strict=True)):
+        _verify_edge(index, u, v, matrix, node_costs)
+    _verify_totals(usages, usage_limit)
+
+
+def _same_count(what: str, have: int, want: int, of: str) -> None:
+    if have != want:
+        raise GraphError(f"the strategy graph has {have} {what} for {want} {of}.")
+
+
+def _verify_node(
+    node: int, costs: NDArray[Any], usages: NDArray[Any], interval: tuple[int, int]
+) -> None:
+    where = f"node {node} of the strategy graph"
+    if costs.ndim != 1 or not len(costs):
+        raise GraphError(
+            f"a node needs at least one strategy; its costs have shape {costs.shape}.", where=where
+        )
+    if usages.shape != costs.shape:
+        raise GraphError(f"{len(costs)} costs but {usages.size} usages.", where=where)
+    if usages.dtype.kind != "i":
+        raise GraphError(f"usages are bytes in int64, not {usages.dtype}.", where=where)
+    if int(usages.min()) < 0:
+        raise GraphError(f"usage {int(usages.min())} is below 0.", where=where)
+    if len(interval) != 2:
+        raise GraphError(
+            f"an interval is [lo, hi); this one has {len(interval)} ends.", where=where
+        )
+    _verify_costs(costs, where)
+
+
+def _verify_edge(
+    index: int, u: int, v: int, matrix: NDArray[Any], node_costs: Sequence[NDArray[Any]]
+) -> None:
+    where = f"edge {index} ({u}, {v}) of the strategy graph"
+    for end in (u, v):
+        if not 0 <= end < len(node_costs):
+            raise GraphError(f"node {end} is not one of {len(node_costs)} nodes.", where=where)
+    want = (len(node_costs[u]), len(node_costs[v]))
+    if matrix.shape != want:
+        raise GraphError(
+            f"the cost matrix has shape {matrix.shape}; its nodes have {want[0]} and {want[1]} "
+            "strategies.",
+            where=where,
+        )
+    _verify_costs(matrix, where)
+
+
+def _verify_costs(costs: NDArray[Any], where: str) -> None:
+    if costs.dtype not in (np.dtype(np.float64), np.dtype(np.int64)):
+        raise GraphError(f"costs are float64 or int64, not {costs.dtype}.", where=where)
+    if costs.dtype.kind == "f" and not bool((costs > -np.inf).all()):
+        raise GraphError("a cost is not a number or is minus infinity.", where=where)
+
+
+def _verify_totals(usages: Sequence[NDArray[Any]], usage_limit: int | None) -> None:
+    total = sum(int(usage.max()) for usage in usages)
+    if total > _LARGEST_TOTAL:
+        raise GraphError(f"usages may add up to {total} bytes; int64 sums are safe to 2**62.")
+    if usage_limit is not None and usage_limit < 0:
+        raise GraphError(f"the usage limit is {usage_limit} bytes; it cannot be below 0.")
