@@ -1,6 +1,7 @@
 """Formatting and parsing of quantities; every number inside the house is in base units.
 
-Bytes are integers, times are seconds, rates are per second. Only this module writes ``GiB`` or ``ms``.
+Bytes are integers, times are seconds, rates are per second. Only this module writes ``GiB`` or
+``ms``.
 """
 
 from __future__ import annotations

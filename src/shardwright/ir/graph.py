@@ -1,8 +1,8 @@
 """The records of a captured step: tensors, operators, regions, and the graph that holds them.
 
 A graph is in single-assignment form. Tensors live in one table for the whole graph, nested regions
-included, and ``Tensor.id`` is the row; operators have ids of their own, unique in the same way. So a
-plan can speak of any operator or tensor by one number, however deep in loops it lies.
+included, and ``Tensor.id`` is the row; operators have ids of their own, unique in the same way. So
+a plan can speak of any operator or tensor by one number, however deep in loops it lies.
 
 Operator kinds are the primitive names of JAX's lax ("dot_general", "scan"), the field's most exact
 public vocabulary; attributes are plain Python literals, so the text form can be parsed back.
