@@ -5,6 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from shardwright.models.case import Params
+from shardwright.models.layers import normal
+
 
 def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     """What each position gathers from itself and the positions before it.
@@ -32,6 +35,27 @@ def grouped_causal_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Ar
     scores = jnp.einsum("bqgrk,bsgk->bgrqs", grouped, k) * head_dim**-0.5
     out = jnp.einsum("bgrqs,bsgk->bqgrk", _causal_softmax(scores), v)
     return out.reshape(q.shape)
+
+
+def init_grouped_attention(
+    key: jax.Array, *, d_model: int, heads: int, kv_heads: int, head_dim: int, dtype: str
+) -> Params:
+    """Weights of grouped-query attention without biases; heads are dims of their own."""
+    q, k, v, out = jax.random.split(key, 4)
+    return {
+        "wq": normal(q, (d_model, heads, head_dim), fan_in=d_model, dtype=dtype),
+        "wk": normal(k, (d_model, kv_heads, head_dim), fan_in=d_model, dtype=dtype),
+        "wv": normal(v, (d_model, kv_heads, head_dim), fan_in=d_model, dtype=dtype),
+        "wo": normal(out, (heads, head_dim, d_model), fan_in=heads * head_dim, dtype=dtype),
+    }
+
+
+def grouped_attention(params: Params, x: jax.Array, *, theta: float) -> jax.Array:
+    """Grouped-query causal attention with rotary positions, [batch, seq, d_model] both ways."""
+    q = rotary(jnp.einsum("bsd,dhk->bshk", x, params["wq"]), theta=theta)
+    k = rotary(jnp.einsum("bsd,dgk->bsgk", x, params["wk"]), theta=theta)
+    v = jnp.einsum("bsd,dgk->bsgk", x, params["wv"])
+    return jnp.einsum("bshk,hkd->bsd", grouped_causal_attention(q, k, v), params["wo"])
 
 
 def rotary(x: jax.Array, *, theta: float) -> jax.Array:

@@ -23,6 +23,7 @@ from shardwright.models.layers import (
     init_layer_norm,
     layer_norm,
     normal,
+    token_logits,
 )
 from shardwright.models.stack import apply_blocks, init_blocks
 from shardwright.models.train import TrainConfig, step_case
@@ -154,9 +155,7 @@ def forward(
         key=block_key,
     )
     x = layer_norm(params["final_norm"], x)
-    if config.tied:
-        return jnp.einsum("bsd,vd->bsv", x, params["embed"].astype(x.dtype))
-    return jnp.einsum("bsd,dv->bsv", x, params["head"].astype(x.dtype))
+    return token_logits(params, x)
 
 
 def loss(config: GptConfig, params: Params, batch: Batch) -> jax.Array:

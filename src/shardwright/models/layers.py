@@ -60,6 +60,13 @@ def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     return jnp.where(keep, x / (1.0 - rate), jnp.zeros_like(x))
 
 
+def token_logits(params: Params, x: jax.Array) -> jax.Array:
+    """Scores [batch, seq, vocab] of each next token, by ``head`` or the tied ``embed``."""
+    if "head" in params:
+        return jnp.einsum("bsd,dv->bsv", x, params["head"].astype(x.dtype))
+    return jnp.einsum("bsd,vd->bsv", x, params["embed"].astype(x.dtype))
+
+
 def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
     """Mean negative log-likelihood, a float32 scalar; no one-hot is built.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 from shardwright.errors import UsageError, did_you_mean
-from shardwright.models import gpt, mlp
+from shardwright.models import gpt, llama, lstm, mlp, moe, resnet
 from shardwright.models.case import StepCase
 from shardwright.models.train import TrainConfig
 
@@ -21,7 +21,12 @@ class _Family:
 
 _FAMILIES = {
     "gpt": _Family(defaults=gpt.GptConfig(), case=gpt.case),
+    "llama": _Family(defaults=llama.LlamaConfig(), case=llama.case),
+    "lstm": _Family(defaults=lstm.LstmConfig(), case=lstm.case),
     "mlp": _Family(defaults=mlp.MlpConfig(), case=mlp.case),
+    "moe-gshard": _Family(defaults=moe.MoeConfig(dispatch="gshard"), case=moe.case),
+    "moe-ragged": _Family(defaults=moe.MoeConfig(dispatch="ragged"), case=moe.case),
+    "resnet": _Family(defaults=resnet.ResnetConfig(), case=resnet.case),
 }
 
 
