@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shardwright.ir import Tensor
 from shardwright.sharding.factor import OpRule, TensorFactors
-from shardwright.sharding.rules.builder import RuleBuilder, RuleFunction
+from shardwright.sharding.rules.draft import RuleDraft, RuleFunction
 from shardwright.sharding.rules.view import OpView
 
 _UNARY = """
@@ -27,10 +27,10 @@ _NARY = """
 
 def elementwise_rule(view: OpView) -> OpRule:
     """The rule ``i j, i j -> i j`` of as many operands and results as there are."""
-    build = RuleBuilder()
+    draft = RuleDraft()
     shape = view.results[0].shape
-    dims = build.dims(shape)
-    return build.rule(
+    dims = draft.all_pass(shape)
+    return draft.rule(
         [broadcast_dims(operand, shape, dims) for operand in view.operands],
         [dims for _ in view.results],
     )

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from shardwright.ir import Graph, Op
 from shardwright.sharding.factor import OpRule
 from shardwright.sharding.rules import elementwise
-from shardwright.sharding.rules.builder import RuleFunction
-from shardwright.sharding.rules.builder import whole_rule as whole_rule
+from shardwright.sharding.rules.draft import RuleFunction
+from shardwright.sharding.rules.draft import whole_rule as whole_rule
 from shardwright.sharding.rules.view import OpView
 
 _FAMILIES: tuple[Mapping[str, RuleFunction], ...] = (elementwise.RULES,)

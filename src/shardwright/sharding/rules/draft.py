@@ -1,4 +1,4 @@
-"""Building one rule: names and positions of factors are given out as dims are described."""
+"""A rule under construction: dims are asked for one by one, and each brings its factor along."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from shardwright.sharding.rules.view import OpView
 RuleFunction = Callable[[OpView], OpRule]
 """A rule: what an operator's shapes and attributes say of its factors."""
 
-DimFactors = tuple[int, ...]
+Dim = tuple[int, ...]
 """The positions of one dim's factors, major first; empty for a dim that cannot be cut."""
 
 
 @final
-class RuleBuilder:
-    """The factors of one rule while it is written; dims of size 0 and 1 get no factor."""
+class RuleDraft:
+    """The factors gathered so far; dims of size 0 and 1 get none.
+
+    A dim that two tensors share is asked for once and placed in both.
+    """
 
     def __init__(self) -> None:
         self._factors: list[Factor] = []
@@ -39,7 +42,7 @@ class RuleBuilder:
         combiner: Combiner | None = None,
         window: Window | None = None,
         block: int = 1,
-    ) -> DimFactors:
+    ) -> Dim:
         """The dim made of one new factor; no factor at all when ``size`` is below 2.
 
         Args:
@@ -68,22 +71,28 @@ class RuleBuilder:
         )
         return (len(self._factors) - 1,)
 
-    def whole(self, name: str, size: int) -> DimFactors:
-        """The dim made of one new factor that must be whole."""
+    def passes(self, name: str, size: int, *, block: int = 1) -> Dim:
+        """A dim that each device computes its own part of."""
+        return self.factor(name, size, block=block)
+
+    def reduces(self, name: str, size: int, combiner: Combiner) -> Dim:
+        """A dim whose parts give partial results, joined by ``combiner``."""
+        return self.factor(name, size, combiner=combiner)
+
+    def whole(self, size: int, name: str = "w") -> Dim:
+        """A dim that every device needs whole."""
         return self.factor(name, size, FactorKind.NEED_REPLICATION)
 
-    def dims(
-        self, shape: Iterable[int], kind: FactorKind = FactorKind.PASS_THROUGH
-    ) -> TensorFactors:
-        """A new factor for every dim of ``shape``, named i, j, k and so on."""
-        return tuple(
-            self.factor(dim_name(position), size, kind) for position, size in enumerate(shape)
-        )
+    def all_pass(self, shape: Iterable[int]) -> TensorFactors:
+        """A passing dim for every size of ``shape``, named i, j, k and so on."""
+        return tuple(self.passes(dim_name(place), size) for place, size in enumerate(shape))
 
-    def rule(self, operands: Iterable[TensorFactors], results: Iterable[TensorFactors]) -> OpRule:
-        """The finished rule."""
+    def rule(self, operands: Iterable[Iterable[Dim]], results: Iterable[Iterable[Dim]]) -> OpRule:
+        """The rule with these dims in the operands and results."""
         return OpRule(
-            factors=tuple(self._factors), operands=tuple(operands), results=tuple(results)
+            factors=tuple(self._factors),
+            operands=tuple(tuple(dims) for dims in operands),
+            results=tuple(tuple(dims) for dims in results),
         )
 
     def _unique(self, name: str) -> str:
@@ -107,15 +116,10 @@ def whole_rule(view: OpView, reason: str) -> OpRule:
         view: the operator.
         reason: why, as reports show it.
     """
-    build = RuleBuilder()
-
-    def dims_of(shape: tuple[int, ...]) -> TensorFactors:
-        return tuple(build.whole("w", size) for size in shape)
-
-    rule = build.rule(
-        [dims_of(tensor.shape) for tensor in view.operands],
-        [dims_of(tensor.shape) for tensor in view.results],
-    )
+    draft = RuleDraft()
+    operands = [[draft.whole(size) for size in tensor.shape] for tensor in view.operands]
+    results = [[draft.whole(size) for size in tensor.shape] for tensor in view.results]
+    rule = draft.rule(operands, results)
     return OpRule(
         factors=rule.factors, operands=rule.operands, results=rule.results, fallback=reason
     )
