@@ -32,6 +32,7 @@ class ResnetConfig:
             width.
         width: channels of the first stage.
         width_factor: inner channels of a block over its stage's width.
+        window_factor: output channels of a bottleneck's 3x3 convolution over its input channels.
         bottleneck: blocks of three convolutions that widen fourfold, else of two.
         large_stem: a 7x7 convolution of stride 2 and a max pool, for large images.
     """
@@ -39,6 +40,7 @@ class ResnetConfig:
     stages: tuple[int, ...] = (1, 1)
     width: int = 16
     width_factor: int = 1
+    window_factor: int = 1
     bottleneck: bool = False
     large_stem: bool = False
     image: int = 16
@@ -90,7 +92,8 @@ def block_shapes(config: ResnetConfig) -> tuple[BlockShape, ...]:
 def _block_convs(config: ResnetConfig, width: int, stride: int) -> tuple[tuple[int, int, int], ...]:
     inner = width * config.width_factor
     if config.bottleneck:
-        return ((1, inner, 1), (3, inner, stride), (1, width * _EXPANSION, 1))
+        window = (3, inner * config.window_factor, stride)
+        return ((1, inner, 1), window, (1, width * _EXPANSION, 1))
     return ((3, inner, stride), (3, width, 1))
 
 

@@ -44,7 +44,8 @@ def apply_blocks(
         remat: activations inside a block are computed again in the backward pass.
         key: each block gets its own key folded from this one.
     """
-    run = jax.checkpoint(block) if remat else block
+    # A loop already keeps XLA from merging the recomputation with the forward pass.
+    run = jax.checkpoint(block, prevent_cse=not scan) if remat else block
     if scan:
         return _scanned(run, weights, carry, key)
     for layer, layer_weights in enumerate(weights):
