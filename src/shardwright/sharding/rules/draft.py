@@ -79,6 +79,14 @@ class RuleDraft:
         """A dim whose parts give partial results, joined by ``combiner``."""
         return self.factor(name, size, combiner=combiner)
 
+    def slides(self, name: str, size: int, window: Window) -> Dim:
+        """A dim along which a window slides; ``size`` is the result's."""
+        return self.factor(name, size, window=window)
+
+    def moves(self, name: str, size: int) -> Dim:
+        """A dim whose elements change places between devices."""
+        return self.factor(name, size, FactorKind.PERMUTATION)
+
     def whole(self, size: int, name: str = "w") -> Dim:
         """A dim that every device needs whole."""
         return self.factor(name, size, FactorKind.NEED_REPLICATION)
@@ -86,6 +94,10 @@ class RuleDraft:
     def all_pass(self, shape: Iterable[int]) -> TensorFactors:
         """A passing dim for every size of ``shape``, named i, j, k and so on."""
         return tuple(self.passes(dim_name(place), size) for place, size in enumerate(shape))
+
+    def all_whole(self, shape: Iterable[int]) -> TensorFactors:
+        """A whole dim for every size of ``shape``."""
+        return tuple(self.whole(size) for size in shape)
 
     def rule(self, operands: Iterable[Iterable[Dim]], results: Iterable[Iterable[Dim]]) -> OpRule:
         """The rule with these dims in the operands and results."""

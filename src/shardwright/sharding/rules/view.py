@@ -41,3 +41,16 @@ class OpView:
         if not isinstance(value, tuple):
             return ()
         return tuple(item for item in value if isinstance(item, int))
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """An attribute that is one whole number."""
+        value = self.op.attribute(name, default)
+        return value if isinstance(value, int) else default
+
+    def int_lists(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """An attribute that is a tuple of tuples of whole numbers, such as ``padding``."""
+        value = self.op.attribute(name)
+        if not isinstance(value, tuple):
+            return ()
+        lists = [items for items in value if isinstance(items, tuple)]
+        return tuple(tuple(item for item in items if isinstance(item, int)) for items in lists)
