@@ -54,24 +54,6 @@ def tile_rule(view: OpView) -> OpRule:
     return draft.rule([dims], [[r + dim for r, dim in zip(repeats, dims, strict=True)]])
 
 
-def stack_rule(view: OpView) -> OpRule:
-    """The rule ``i j, i j -> i w j``: the new dim counts the operands, and is whole."""
-    draft = RuleDraft()
-    dims = list(draft.all_pass(view.operands[0].shape))
-    axis = view.integer("axis")
-    stacked = [*dims[:axis], draft.whole(len(view.operands)), *dims[axis:]]
-    return draft.rule([dims for _ in view.operands], [stacked])
-
-
-def unstack_rule(view: OpView) -> OpRule:
-    """The rule ``i w j -> i j, i j``: the dim taken apart is whole."""
-    draft = RuleDraft()
-    dims = list(draft.all_pass(view.results[0].shape))
-    axis = view.integer("axis")
-    stacked = [*dims[:axis], draft.whole(len(view.results)), *dims[axis:]]
-    return draft.rule([stacked], [dims for _ in view.results])
-
-
 def bitcast_rule(view: OpView) -> OpRule:
     """The rule ``i j -> i j w``: an element split into words, or made of them, is whole.
 
@@ -94,8 +76,6 @@ RULES: dict[str, RuleFunction] = {
     "random_wrap": bitcast_rule,
     "rev": rev_rule,
     "squeeze": squeeze_rule,
-    "stack": stack_rule,
     "tile": tile_rule,
     "transpose": transpose_rule,
-    "unstack": unstack_rule,
 }
