@@ -1,9 +1,9 @@
 """The same graph as one flat list of operators in running order, loops' bodies in place.
 
 Planning, pricing and liveness all walk a step from its first operator to its last, and a loop's
-body is for them one more stretch of the way that runs many times. Where a value crosses a region's
-border a *border operator* stands in the list (kinds ``shard.*``), so that a sharding can be followed
-across it by the same rules as through any other operator:
+body is for them one more stretch that runs many times. Where a value crosses a region's border a
+*border operator* stands in the list (kinds ``shard.*``), so that a sharding can be followed across
+it by the same rules as through any other operator:
 
 - ``shard.alias``: the same value on the other side (constants of a loop, branches, remat);
 - ``shard.scan_slice`` and ``shard.scan_stack``: one layer out of a stack, and back onto it;

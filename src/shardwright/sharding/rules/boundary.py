@@ -30,6 +30,13 @@ def scan_stack_rule(view: OpView) -> OpRule:
     return _iterated(view, view.operands[0], stacked_is_operand=False)
 
 
+def carry_back_rule(view: OpView) -> OpRule:
+    """The rule ``i j, i j ->``: a carry's next value lies as the carry does; nothing is written."""
+    draft = RuleDraft()
+    dims = draft.all_pass(view.operands[0].shape)
+    return draft.rule([dims, dims], [])
+
+
 def _iterated(view: OpView, single: Tensor, *, stacked_is_operand: bool) -> OpRule:
     draft = RuleDraft()
     dims = draft.all_pass(single.shape)
@@ -43,6 +50,8 @@ RULES: dict[str, RuleFunction] = {
     "device_put": hand_on_rule,
     "optimization_barrier": hand_on_rule,
     "shard.alias": elementwise_rule,
+    "shard.carry": elementwise_rule,
+    "shard.carry_back": carry_back_rule,
     "shard.join": elementwise_rule,
     "shard.scan_slice": scan_slice_rule,
     "shard.scan_stack": scan_stack_rule,

@@ -1,0 +1,189 @@
+"""What a plan will take: seconds per step and bytes per device, predicted from the plan alone.
+
+An estimate stands beside a plan and is never part of it. It is the search's own objective, counted
+again from the written plan: the time of every operator's local share, and of every collective that
+the plan lists. Overlap of the two is not assumed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shardwright.cluster import PlacedMesh, Topology
+from shardwright.cluster.place import place
+from shardwright.cost.collective import collective_time_s
+from shardwright.cost.storage import Storage, live_at, live_bytes, storage_of
+from shardwright.cost.work import local_bytes, local_work_s
+from shardwright.ir import Graph, Role
+from shardwright.ir.flat import FlatGraph, flatten
+from shardwright.plan.record import OpDecision, Plan, PlannedCollective, Stage
+from shardwright.sharding import Collective, CollectiveKind, Sharding
+from shardwright.sharding.rules import rule_for
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveEstimate:
+    """One planned collective, priced.
+
+    Attributes:
+        planned: as the plan lists it.
+        time_s: seconds per step, all its runs.
+    """
+
+    planned: PlannedCollective
+    time_s: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """Bytes on the busiest device.
+
+    Attributes:
+        peak_bytes: the most at any moment.
+        budget_bytes: what the device may hold.
+        state_bytes: parameters and optimizer state.
+        moment: the operator that runs at the peak, with its source line.
+        largest: (tensor name, bytes) of what is held at the peak, largest first.
+    """
+
+    peak_bytes: int
+    budget_bytes: int
+    state_bytes: int
+    moment: str
+    largest: tuple[tuple[str, int], ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Predicted figures of one plan.
+
+    Attributes:
+        step_time_s: seconds per step.
+        compute_time_s: of them, local work.
+        collective_time_s: of them, collectives.
+        collectives: each collective's part, longest first.
+        memory: bytes per device.
+    """
+
+    step_time_s: float
+    compute_time_s: float
+    collective_time_s: float
+    collectives: tuple[CollectiveEstimate, ...]
+    memory: MemoryEstimate
+
+
+def estimate(plan: Plan, graph: Graph, topology: Topology) -> Estimate:
+    """The predicted step time in seconds and memory in bytes of a plan without a pipeline."""
+    (stage,) = plan.stages
+    pricer = _Pricer(
+        graph=graph, flat=flatten(graph), stage=stage, placed=place(stage.mesh, topology)
+    )
+    collectives = pricer.collectives()
+    compute_s = pricer.compute_s()
+    collective_s = sum(part.time_s for part in collectives)
+    return Estimate(
+        step_time_s=compute_s + collective_s,
+        compute_time_s=compute_s,
+        collective_time_s=collective_s,
+        collectives=collectives,
+        memory=pricer.memory(topology.budget_bytes),
+    )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Pricer:
+    graph: Graph
+    flat: FlatGraph
+    stage: Stage
+    placed: PlacedMesh
+
+    def collectives(self) -> tuple[CollectiveEstimate, ...]:
+        parts = [
+            CollectiveEstimate(planned=planned, time_s=planned.runs * self.collective_s(planned))
+            for planned in self.stage.collectives
+        ]
+        return tuple(sorted(parts, key=lambda part: -part.time_s))
+
+    def collective_s(self, planned: PlannedCollective) -> float:
+        ways = self.placed.mesh.size_of(planned.axes)
+        kind = CollectiveKind(planned.kind)
+        before = after = planned.size_bytes
+        if kind is CollectiveKind.ALL_GATHER:
+            before = planned.size_bytes // ways
+        if kind is CollectiveKind.REDUCE_SCATTER:
+            after = planned.size_bytes // ways
+        moved = Collective(kind=kind, axes=planned.axes, input_bytes=before, output_bytes=after)
+        return collective_time_s(moved, self.placed)
+
+    def compute_s(self) -> float:
+        decisions = {decision.op_id: decision for decision in self.stage.ops}
+        storage = storage_of(self.flat)
+        kinds: Counter[tuple[object, ...]] = Counter()
+        times: dict[tuple[object, ...], float] = {}
+        for flat_op in self.flat.ops:
+            op = flat_op.op
+            decision = decisions.get(op.id)
+            results = self.results(op.results, decision)
+            stored = tuple(bool(storage.is_stored[i]) for i in op.results)
+            if decision is None and not any(stored):
+                continue
+            operands = decision.operands if decision is not None else (None,) * len(op.operands)
+            shapes = tuple(self.graph.tensor(i).shape for i in (*op.operands, *op.results))
+            key = (op.kind, op.attributes, shapes, operands, results, stored)
+            if key not in times:
+                rule = rule_for(op, self.graph)
+                times[key] = local_work_s(
+                    op, self.graph, rule, operands, results, stored, self.placed
+                )
+            kinds[key] += flat_op.runs
+        return sum(times[key] * runs for key, runs in kinds.items())
+
+    def results(
+        self, tensor_ids: Sequence[int], decision: OpDecision | None
+    ) -> tuple[Sharding | None, ...]:
+        if decision is not None:
+            return decision.results
+        return tuple(self.stage.sharding_of.get(i) for i in tensor_ids)
+
+    def memory(self, budget_bytes: int) -> MemoryEstimate:
+        storage = storage_of(self.flat)
+        sizes = np.zeros(len(self.graph.tensors), dtype=np.int64)
+        for tensor_id in np.flatnonzero(storage.is_stored):
+            sharding = self.stage.sharding_of.get(int(tensor_id))
+            sizes[tensor_id] = local_bytes(self.graph, int(tensor_id), sharding, self.placed)
+        length = len(self.flat.ops)
+        timeline = live_bytes(storage, sizes, length)
+        position = int(np.argmax(timeline))
+        state = sum(
+            int(sizes[i])
+            for i in self.graph.inputs
+            if self.graph.tensor(i).role in (Role.PARAMETER, Role.OPTIMIZER_STATE)
+        )
+        return MemoryEstimate(
+            peak_bytes=int(timeline[position]),
+            budget_bytes=budget_bytes,
+            state_bytes=state,
+            moment=self.moment(position),
+            largest=self.largest(storage, sizes, position),
+        )
+
+    def moment(self, position: int) -> str:
+        op = self.flat.ops[min(position, len(self.flat.ops) - 1)].op
+        return f"{op.kind} at {op.source or 'an unknown line'}"
+
+    def largest(
+        self, storage: Storage, sizes: NDArray[np.int64], position: int, count: int = 10
+    ) -> tuple[tuple[str, int], ...]:
+        live = live_at(storage, position)
+        order = live[np.argsort(-sizes[live], kind="stable")[:count]]
+        return tuple((self.graph.tensor(int(i)).label, int(sizes[i])) for i in order)

@@ -1,0 +1,90 @@
+"""Time that one device works on one run of an operator, without any communication.
+
+Contractions are bound by arithmetic or by the bytes that they touch. Everything else is bound by
+memory: a value that reaches memory is written once and read once, a fused value costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from shardwright.cluster import PlacedMesh
+from shardwright.cost.compute import LocalWork, op_time_s
+from shardwright.cost.flops import op_flops
+from shardwright.cost.kinds import CONVOLUTION_KINDS, MATMUL_KINDS
+from shardwright.ir import Graph, Op
+from shardwright.ir.dtypes import itemsize_bytes
+from shardwright.sharding import OpRule, Sharding
+
+CONTRACTIONS = MATMUL_KINDS | CONVOLUTION_KINDS
+
+
+def local_work_s(
+    op: Op,
+    graph: Graph,
+    rule: OpRule,
+    operands: Sequence[Sharding | None],
+    results: Sequence[Sharding | None],
+    is_stored: Sequence[bool],
+    placed: PlacedMesh,
+) -> float:
+    """Seconds of one run of ``op`` on one device when its tensors lie as told.
+
+    Args:
+        op: the operator.
+        graph: holds its tensors.
+        rule: its factors, for the arithmetic of contractions.
+        operands: how each operand lies at its use; None is whole.
+        results: how each result lies; None is whole.
+        is_stored: for each result whether it reaches memory.
+        placed: the mesh and its devices.
+    """
+    if op.kind in CONTRACTIONS:
+        return op_time_s(_contraction(op, graph, rule, operands, results, placed), placed)
+    stored = sum(
+        local_bytes(graph, tensor_id, sharding, placed)
+        for tensor_id, sharding, kept in zip(op.results, results, is_stored, strict=True)
+        if kept
+    )
+    if not stored:
+        return 0.0
+    dtype = graph.tensor(op.results[0]).dtype
+    return op_time_s(
+        LocalWork(kind="copy", dtype=dtype, flops=0.0, size_bytes=2.0 * stored), placed
+    )
+
+
+def _contraction(
+    op: Op,
+    graph: Graph,
+    rule: OpRule,
+    operands: Sequence[Sharding | None],
+    results: Sequence[Sharding | None],
+    placed: PlacedMesh,
+) -> LocalWork:
+    layouts = (*operands, *results)
+    axes = {axis for layout in layouts if layout is not None for axis in layout.axes}
+    tensors = zip((*op.operands, *op.results), layouts, strict=True)
+    whole = op_flops(
+        op.kind,
+        rule,
+        [graph.tensor(i).shape for i in op.operands],
+        [graph.tensor(i).shape for i in op.results],
+        op.attributes,
+    )
+    return LocalWork(
+        kind=op.kind,
+        dtype=graph.tensor(op.operands[0]).dtype,
+        flops=whole / placed.mesh.size_of(axes),
+        size_bytes=float(sum(local_bytes(graph, i, layout, placed) for i, layout in tensors)),
+    )
+
+
+def local_bytes(graph: Graph, tensor_id: int, sharding: Sharding | None, placed: PlacedMesh) -> int:
+    """Bytes on one device of a tensor; None is whole."""
+    tensor = graph.tensor(tensor_id)
+    if sharding is None:
+        return tensor.size_bytes
+    local = math.prod(sharding.local_shape(tensor.shape, placed.mesh.sizes))
+    return local * itemsize_bytes(tensor.dtype)

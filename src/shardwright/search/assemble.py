@@ -1,0 +1,178 @@
+"""A choice per node, written out as a plan for every operator and tensor of the whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+from shardwright.plan.record import (
+    Fallback,
+    OpDecision,
+    Plan,
+    PlannedCollective,
+    Provenance,
+    Stage,
+    TensorDecision,
+)
+from shardwright.search.fold import FoldedOp
+from shardwright.search.memory import MemoryView
+from shardwright.search.space import Demand, Space
+from shardwright.sharding import Collective, CollectiveKind, Sharding, Strategy
+
+
+def assemble(
+    space: Space, memory: MemoryView, choice: Sequence[int], provenance: Provenance
+) -> Plan:
+    """The plan that a choice of strategies amounts to."""
+    topology = space.placed.topology
+    writer = _Writer(space=space, memory=memory, choice=tuple(choice))
+    return Plan(
+        graph_fingerprint=space.folded.graph.fingerprint,
+        cluster_fingerprint=topology.fingerprint,
+        cluster_name=topology.name,
+        stages=(
+            Stage(
+                device_ids=space.placed.device_ids,
+                mesh=space.placed.mesh,
+                ops=tuple(writer.op_decisions()),
+                tensors=tuple(writer.tensor_decisions()),
+                collectives=tuple(writer.collectives()),
+            ),
+        ),
+        fallbacks=tuple(writer.fallbacks()),
+        provenance=provenance,
+    )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Writer:
+    space: Space
+    memory: MemoryView
+    choice: tuple[int, ...]
+
+    @cached_property
+    def moved(self) -> frozenset[int]:
+        """Folded operators some operand of which must be moved first."""
+        return frozenset(
+            demand.reader
+            for demand in self.space.demands
+            if demand.reader >= 0 and self.wanted(demand) != self.resting(demand)
+        )
+
+    def wanted(self, demand: Demand) -> Sharding:
+        return demand.palette[demand.index[self.choice[demand.node]]]
+
+    def resting(self, demand: Demand) -> Sharding:
+        sharding = self.space.sharding(demand.tensor, self.choice)
+        assert sharding is not None
+        return sharding
+
+    def op_decisions(self) -> Iterator[OpDecision]:
+        """Operators that decide, move an operand or finish a sum; the rest follows by itself."""
+        for op in self.space.folded.ops:
+            strategy = self.space.strategy(op.index, self.choice)
+            if strategy is None or op.op.id < 0 or not self.matters(op, strategy):
+                continue
+            operands = self.shown(op.op.operands, strategy.operands)
+            results = self.shown(op.op.results, strategy.results)
+            for position in op.positions:
+                op_id = self.space.folded.flat.ops[position].op.id
+                yield OpDecision(op_id=op_id, operands=operands, results=results)
+
+    def matters(self, op: FoldedOp, strategy: Strategy) -> bool:
+        decides = self.space.lead.ops[op.index].follows < 0
+        finishes = any(partial.unreduced for partial in strategy.partials)
+        return decides or finishes or op.index in self.moved
+
+    def shown(
+        self, tensor_ids: tuple[int, ...], shardings: tuple[Sharding, ...]
+    ) -> tuple[Sharding | None, ...]:
+        graph = self.space.folded.graph
+        return tuple(
+            sharding
+            if graph.tensor(i).rank and not graph.tensor(i).dtype.startswith("key")
+            else None
+            for i, sharding in zip(tensor_ids, shardings, strict=True)
+        )
+
+    def tensor_decisions(self) -> Iterator[TensorDecision]:
+        """Inputs, outputs, values at a region's border, and every value that reaches memory."""
+        graph, folded = self.space.folded.graph, self.space.folded
+        boundary = dict.fromkeys((*graph.inputs, *graph.outputs))
+        resting = [self.space.sharding(t.index, self.choice) for t in folded.tensors]
+        state = {after: before for before, after in graph.state_pairs}
+        stored = self.memory.storage.is_stored
+        for tensor in graph.tensors:
+            index = folded.tensor_of[state.get(tensor.id, tensor.id)]
+            known = resting[index] if index >= 0 else None
+            if tensor.id in boundary:
+                yield TensorDecision(
+                    tensor_id=tensor.id, sharding=known or Sharding.replicated(tensor.rank)
+                )
+            elif known is not None and stored[tensor.id]:
+                yield TensorDecision(tensor_id=tensor.id, sharding=known)
+
+    def collectives(self) -> Iterator[PlannedCollective]:
+        """Every collective that the choice asks for, one line for all its repetitions."""
+        for demand in self.space.demands:
+            yield from self.reshard_steps(demand)
+        for op in self.space.folded.ops:
+            strategy = self.space.strategy(op.index, self.choice)
+            if strategy is not None:
+                yield from self.finishing_steps(op, strategy)
+
+    def reshard_steps(self, demand: Demand) -> Iterator[PlannedCollective]:
+        folded = self.space.folded
+        tensor = folded.tensors[demand.tensor].tensor
+        path = self.space.prices.reshard(tensor, self.resting(demand), self.wanted(demand))
+        if demand.reader < 0:
+            op_id, why = -1, f"next value of {tensor.label}"
+        else:
+            op = folded.ops[demand.reader].op
+            op_id, why = op.id, f"operand {demand.operand} of {op.kind}"
+        for step in path.steps:
+            if step.kind is not CollectiveKind.SLICE:
+                yield self.planned(step, demand.runs, tensor.id, op_id, why)
+
+    def finishing_steps(self, op: FoldedOp, strategy: Strategy) -> Iterator[PlannedCollective]:
+        folded = self.space.folded
+        finishes = self.space.prices.own_collectives(folded, op, strategy)
+        for slot, steps in enumerate(finishes):
+            tensor = folded.tensors[op.results[slot]].tensor
+            for step in steps:
+                why = f"partial sums of {op.op.kind}"
+                yield self.planned(step, op.runs, tensor.id, op.op.id, why)
+
+    def planned(
+        self, step: Collective, runs: int, tensor_id: int, op_id: int, why: str
+    ) -> PlannedCollective:
+        scatters = step.kind is CollectiveKind.REDUCE_SCATTER
+        return PlannedCollective(
+            kind=step.kind.value,
+            axes=step.axes,
+            size_bytes=step.input_bytes if scatters else step.output_bytes,
+            runs=runs,
+            tensor_id=tensor_id,
+            op_id=op_id,
+            stands_for=why,
+        )
+
+    def fallbacks(self) -> Iterator[Fallback]:
+        """Operators kept whole for want of a rule, and loops whose trips are unknown."""
+        folded = self.space.folded
+        for op in folded.ops:
+            if op.rule.fallback and any(r for r in folded.operand_shapes(op)):
+                yield Fallback(
+                    op_id=op.op.id, kind=op.op.kind, source=op.op.source, reason=op.rule.fallback
+                )
+        for op_id in folded.flat.unknown_trips:
+            loop = folded.graph.ops_by_id[op_id]
+            yield Fallback(
+                op_id=op_id,
+                kind=loop.kind,
+                source=loop.source,
+                reason="its trip count is unknown; its body is priced as one trip",
+            )

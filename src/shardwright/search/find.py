@@ -1,0 +1,213 @@
+"""The search itself: every candidate mesh, the best choice on each, and the best of those."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from shardwright.cluster import Mesh, Topology
+from shardwright.cluster.place import candidate_meshes, place
+from shardwright.cost.storage import Storage, storage_of
+from shardwright.ir import Graph
+from shardwright.plan.record import Plan, Provenance
+from shardwright.search.assemble import assemble
+from shardwright.search.constraints import Constraint, constraint_masks
+from shardwright.search.fold import FoldedGraph, fold
+from shardwright.search.intra import Effort, MeshChoice, solve_mesh
+from shardwright.search.labels import Labels, find_labels
+from shardwright.search.lead import Lead, find_lead
+from shardwright.search.masks import Mask, Refusal, everything
+from shardwright.search.memory import MemoryView
+from shardwright.search.recipes import canonical_recipe, recipe_masks
+from shardwright.search.result import Candidate, Outcome, SearchResult
+from shardwright.search.space import Space, build_space
+
+AUTO = "auto"
+
+OnMesh = Callable[[Candidate], None]
+"""Called after each mesh with what was found on it."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of the search.
+
+    Attributes:
+        method: ``auto`` or a recipe's name.
+        meshes: meshes to try; empty for the candidates of the topology.
+        constraints: shardings that the user fixes.
+        budget_bytes: per device; 0 for the topology's own.
+        effort: how hard to search.
+    """
+
+    method: str = AUTO
+    meshes: tuple[Mesh, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    budget_bytes: int = 0
+    effort: Effort = field(default_factory=Effort)
+
+
+def find_plan(
+    graph: Graph, topology: Topology, question: Question, on_mesh: OnMesh | None = None
+) -> SearchResult:
+    """The best plan for a graph on some machines, or the reason why there is none.
+
+    Raises:
+        ConstraintError: a constraint names an unknown tensor or axis, or contradicts another.
+        UsageError: the method is unknown.
+    """
+    return Planner.of(graph).find(topology, question, on_mesh)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Planner:
+    """A graph prepared once for any number of searches."""
+
+    folded: FoldedGraph
+    lead: Lead
+    labels: Labels
+    storage: Storage
+
+    @staticmethod
+    def of(graph: Graph) -> Planner:
+        """Fold a graph, and find who decides, what dims mean and what reaches memory."""
+        folded = fold(graph)
+        return Planner(
+            folded=folded,
+            lead=find_lead(folded),
+            labels=find_labels(folded),
+            storage=storage_of(folded.flat),
+        )
+
+    def find(
+        self, topology: Topology, question: Question, on_mesh: OnMesh | None = None
+    ) -> SearchResult:
+        """The best plan over the question's meshes."""
+        if question.method != AUTO:
+            canonical_recipe(question.method)
+        meshes = question.meshes or candidate_meshes(topology)
+        best: tuple[MeshChoice, Space, MemoryView] | None = None
+        tried: list[tuple[Candidate, MeshChoice | None]] = []
+        for mesh in meshes:
+            began = time.monotonic()
+            answer = self.search_mesh(topology, mesh, question)
+            spent_s = time.monotonic() - began
+            if isinstance(answer, Refusal):
+                tried.append((_refused(mesh, answer, spent_s), None))
+            else:
+                choice, space, memory = answer
+                tried.append((_candidate(mesh, choice, spent_s), choice))
+                if choice.choice is not None and (
+                    best is None or choice.objective_s < best[0].objective_s
+                ):
+                    best = (choice, space, memory)
+            if on_mesh is not None:
+                on_mesh(tried[-1][0])
+        return _conclude(question, best, tried)
+
+    def search_mesh(
+        self, topology: Topology, mesh: Mesh, question: Question
+    ) -> tuple[MeshChoice, Space, MemoryView] | Refusal:
+        """The best choice on one mesh."""
+        space = build_space(self.folded, self.lead, self.storage, place(mesh, topology))
+        masks = self.masks(space, question)
+        if isinstance(masks, Refusal):
+            return masks
+        memory = MemoryView.of(space, self.storage)
+        budget = question.budget_bytes or topology.budget_bytes
+        return solve_mesh(space, memory, masks, budget, question.effort), space, memory
+
+    def masks(self, space: Space, question: Question) -> list[Mask] | Refusal:
+        """What the method and the user's constraints leave of a space."""
+        masks: list[Mask] | Refusal = everything(space.sizes)
+        if question.method != AUTO and space.placed.mesh.axes:
+            masks = recipe_masks(question.method, space, self.labels)
+        if isinstance(masks, Refusal):
+            return masks
+        return constraint_masks(space, masks, question.constraints)
+
+
+def _candidate(mesh: Mesh, choice: MeshChoice, spent_s: float) -> Candidate:
+    if choice.choice is None:
+        outcome = Outcome.DOES_NOT_FIT
+    else:
+        outcome = Outcome.OPTIMAL if choice.is_proven else Outcome.FEASIBLE
+    return Candidate(
+        mesh=str(mesh),
+        objective_s=choice.objective_s,
+        lower_bound_s=choice.lower_bound_s,
+        peak_bytes=choice.peak_bytes,
+        search_time_s=spent_s,
+        outcome=outcome,
+    )
+
+
+def _refused(mesh: Mesh, refusal: Refusal, spent_s: float) -> Candidate:
+    return Candidate(
+        mesh=str(mesh),
+        objective_s=math.inf,
+        lower_bound_s=math.inf,
+        peak_bytes=0,
+        search_time_s=spent_s,
+        outcome=Outcome.REFUSED,
+        note=refusal.reason,
+    )
+
+
+def _conclude(
+    question: Question,
+    best: tuple[MeshChoice, Space, MemoryView] | None,
+    tried: Sequence[tuple[Candidate, MeshChoice | None]],
+) -> SearchResult:
+    candidates = tuple(sorted((c for c, _ in tried), key=lambda c: c.objective_s))
+    if best is None:
+        return _no_plan(candidates, [choice for _, choice in tried if choice is not None])
+    choice, space, memory = best
+    # A mesh that was searched without proof may hide a better plan: its bound counts too.
+    bound = min(
+        choice.lower_bound_s,
+        *(c.lower_bound_s for c in candidates if c.outcome is not Outcome.REFUSED),
+    )
+    assert choice.choice is not None
+    gap = max(0.0, choice.objective_s - bound) / choice.objective_s if choice.objective_s else 0.0
+    outcome = Outcome.OPTIMAL if gap <= question.effort.gap * 1.0001 else Outcome.FEASIBLE
+    provenance = Provenance(
+        method=question.method,
+        options=(("mesh", str(space.placed.mesh)), ("gap", f"{question.effort.gap:g}")),
+        objective_s=choice.objective_s,
+        lower_bound_s=bound,
+        gap=gap,
+        termination=outcome.value,
+        notes=tuple(f"{p.reason} ({p.count} choices)" for p in space.pruned[:20]),
+    )
+    plan: Plan = assemble(space, memory, choice.choice, provenance)
+    return SearchResult(
+        plan=plan,
+        outcome=outcome,
+        objective_s=choice.objective_s,
+        lower_bound_s=bound,
+        gap=gap,
+        candidates=candidates,
+    )
+
+
+def _no_plan(candidates: tuple[Candidate, ...], choices: Sequence[MeshChoice]) -> SearchResult:
+    shortages = [choice.shortage for choice in choices if choice.shortage is not None]
+    shortage = min(shortages, key=lambda s: s.needed_bytes) if shortages else None
+    outcome = Outcome.DOES_NOT_FIT if choices else Outcome.REFUSED
+    notes = [candidate.note for candidate in candidates if candidate.note]
+    return SearchResult(
+        plan=None,
+        outcome=outcome,
+        objective_s=math.inf,
+        lower_bound_s=math.inf,
+        gap=math.inf,
+        candidates=candidates,
+        shortage=shortage,
+        detail=notes[0] if notes else "",
+    )

@@ -1,0 +1,156 @@
+"""What the dims of a step mean: batch, sequence, expert, found by following factors.
+
+Recipes speak of "the batch" and "the experts" of any model. A batch input's first dim is batch, the
+second dim of integer batch inputs (token ids) is sequence, and the dim over which a contraction
+runs one weight per slice is expert. From there a meaning spreads through every operator that
+carries the dim along a factor, forward and backward, until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import final
+
+from shardwright.ir import Role
+from shardwright.search.fold import FoldedGraph, FoldedOp
+from shardwright.sharding import FactorKind
+from shardwright.sharding.factor import TensorFactors
+
+_CONTRACTIONS = frozenset({"dot_general", "ragged_dot_general"})
+_BLIND_KINDS = frozenset({FactorKind.NEED_REPLICATION, FactorKind.PERMUTATION})
+
+
+class DimLabel(StrEnum):
+    """The meaning of a dim."""
+
+    BATCH = "batch"
+    SEQUENCE = "sequence"
+    EXPERT = "expert"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """Meanings of dims and factors.
+
+    Attributes:
+        tensors: for each folded tensor the labels of its dims (None where a dim means nothing).
+        factors: for each folded operator the labels of its factors.
+    """
+
+    tensors: tuple[tuple[DimLabel | None, ...], ...]
+    factors: tuple[tuple[DimLabel | None, ...], ...]
+
+    def has(self, label: DimLabel) -> bool:
+        """Whether any dim of the step has that meaning."""
+        return any(label in dims for dims in self.tensors)
+
+
+def find_labels(folded: FoldedGraph) -> Labels:
+    """The meaning of every dim of a folded graph; time is near linear in its operators."""
+    return _Labeller(folded=folded).run()
+
+
+@final
+@dataclass(kw_only=True)
+class _Labeller:
+    folded: FoldedGraph
+    starts: list[int] = field(default_factory=list)
+    parent: list[int] = field(default_factory=list)
+
+    def run(self) -> Labels:
+        for tensor in self.folded.tensors:
+            self.starts.append(len(self.parent))
+            self.parent.extend(range(len(self.parent), len(self.parent) + tensor.tensor.rank))
+        for op in self.folded.ops:
+            self.join_factors(op)
+        for before, after, _ in self.folded.state_pairs:
+            for dim in range(self.folded.tensors[before].tensor.rank):
+                self.join(self.starts[before] + dim, self.starts[after] + dim)
+        meaning = self.seed()
+        return Labels(
+            tensors=tuple(
+                tuple(
+                    meaning.get(self.find(self.starts[tensor.index] + dim))
+                    for dim in range(tensor.tensor.rank)
+                )
+                for tensor in self.folded.tensors
+            ),
+            factors=tuple(self.factor_labels(op, meaning) for op in self.folded.ops),
+        )
+
+    def slots(self, op: FoldedOp) -> Iterator[tuple[int, int]]:
+        """(factor, dim slot) of every dim led by that factor, over all operands and results."""
+        for dims, sources in zip(op.rule.operands, op.operands, strict=True):
+            for source in sources:
+                yield from self._tensor_slots(dims, source.tensor)
+        for dims, result in zip(op.rule.results, op.results, strict=True):
+            yield from self._tensor_slots(dims, result)
+
+    def _tensor_slots(self, dims: TensorFactors, tensor: int) -> Iterator[tuple[int, int]]:
+        for dim, factors in enumerate(dims):
+            if factors:
+                yield factors[0], self.starts[tensor] + dim
+
+    def join_factors(self, op: FoldedOp) -> None:
+        first: dict[int, int] = {}
+        for factor, slot in self.slots(op):
+            if op.rule.factors[factor].kind not in _BLIND_KINDS:
+                self.join(first.setdefault(factor, slot), slot)
+
+    def seed(self) -> dict[int, DimLabel]:
+        meaning: dict[int, DimLabel] = {}
+        for op in self.folded.ops:
+            if op.op.kind in _CONTRACTIONS:
+                for slot in self.expert_slots(op):
+                    meaning[self.find(slot)] = DimLabel.EXPERT
+        batches = [
+            tensor
+            for tensor in self.folded.tensors
+            if tensor.is_input and tensor.tensor.role is Role.BATCH and tensor.tensor.rank
+        ]
+        for tensor in batches:
+            if tensor.tensor.rank >= 2 and tensor.tensor.dtype.startswith(("int", "uint")):
+                meaning[self.find(self.starts[tensor.index] + 1)] = DimLabel.SEQUENCE
+        for tensor in batches:
+            meaning[self.find(self.starts[tensor.index])] = DimLabel.BATCH
+        return meaning
+
+    def expert_slots(self, op: FoldedOp) -> Iterator[int]:
+        """Dims of weights that a contraction keeps apart: one weight per slice."""
+        parameters = {
+            self.find(self.starts[tensor.index] + dim)
+            for tensor in self.folded.tensors
+            if tensor.is_input and tensor.tensor.role is Role.PARAMETER
+            for dim in range(tensor.tensor.rank)
+        }
+        if op.op.kind == "ragged_dot_general":
+            return
+        in_both = set.intersection(
+            *({factors[0] for factors in dims if factors} for dims in op.rule.operands)
+        )
+        in_result = {factors[0] for factors in op.rule.results[0] if factors}
+        for factor, slot in self.slots(op):
+            if factor in in_both & in_result and self.find(slot) in parameters:
+                yield slot
+
+    def factor_labels(
+        self, op: FoldedOp, meaning: dict[int, DimLabel]
+    ) -> tuple[DimLabel | None, ...]:
+        labels: list[DimLabel | None] = [None] * len(op.rule.factors)
+        for factor, slot in self.slots(op):
+            labels[factor] = labels[factor] or meaning.get(self.find(slot))
+        return tuple(labels)
+
+    def find(self, slot: int) -> int:
+        while self.parent[slot] != slot:
+            self.parent[slot] = self.parent[self.parent[slot]]
+            slot = self.parent[slot]
+        return slot
+
+    def join(self, left: int, right: int) -> None:
+        left, right = self.find(left), self.find(right)
+        if left != right:
+            self.parent[right] = left
