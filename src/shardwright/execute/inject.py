@@ -1,0 +1,229 @@
+"""A plan's decisions written into a jaxpr as sharding constraints, loop bodies included.
+
+A constraint on a result alone does not fix how XLA runs an operator: it may gather the weight to
+get there. So every decided operand is held *at its use*, by a constraint of its own, and every
+decided result at its definition; XLA then has one way left. Within a scope, two uses of one value
+under one sharding share their constraint, so the reshard between is paid once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard, final
+
+import jax
+import jax.numpy as jnp
+
+from shardwright.errors import ExecuteError
+from shardwright.execute.marks import op_mark, operand_mark, result_mark, tensor_mark
+from shardwright.execute.place import Placement
+from shardwright.ir import Graph, Op, Region
+from shardwright.jax_bridge import (
+    Atom,
+    ClosedJaxpr,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    constraint_equation,
+    extend_name_stack,
+)
+from shardwright.plan import OpDecision
+from shardwright.sharding import Sharding
+
+_BODIES = {
+    "scan": ("jaxpr",),
+    "while": ("cond_jaxpr", "body_jaxpr"),
+    "cond": ("branches",),
+    "remat2": ("jaxpr",),
+    "checkpoint": ("jaxpr",),
+}
+"""Parameters that hold an operator's regions, in the order of the regions."""
+
+_Link = tuple[Var, Var, Sharding, str]
+"""A value, the same value held, how, and the mark of the constraint."""
+
+
+def inject(jaxpr: ClosedJaxpr, graph: Graph, placement: Placement) -> ClosedJaxpr:
+    """The jaxpr with the plan's constraints; on one device, the jaxpr itself.
+
+    Args:
+        jaxpr: the step; equation k of every nested jaxpr is operator k of that region.
+        graph: the same step as a graph.
+        placement: the plan's stage on devices.
+
+    Raises:
+        ExecuteError: the jaxpr and the graph do not walk in step.
+    """
+    if placement.stage.mesh.num_devices == 1:
+        return jaxpr
+    writer = _Writer(
+        graph=graph,
+        placement=placement,
+        decisions={decision.op_id: decision for decision in placement.stage.ops},
+    )
+    top = Region(name=graph.name, inputs=graph.inputs, outputs=graph.outputs, ops=graph.ops)
+    return ClosedJaxpr(writer.rewrite(jaxpr.jaxpr, top, is_top=True), jaxpr.consts)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Scope:
+    """The equations written so far of one jaxpr, and the values already held there."""
+
+    equations: list[JaxprEqn] = field(default_factory=list)
+    held: dict[tuple[Var, Sharding], Var] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Writer:
+    graph: Graph
+    placement: Placement
+    decisions: dict[int, OpDecision]
+
+    def rewrite(self, jaxpr: Jaxpr, region: Region, *, is_top: bool) -> Jaxpr:
+        if len(jaxpr.eqns) != len(region.ops):
+            raise _out_of_step(
+                f"{len(jaxpr.eqns)} equations against {len(region.ops)} operators in {region.name}"
+            )
+        scope = _Scope()
+        invars = self._inputs(scope, jaxpr, region, is_top=is_top)
+        for equation, op in zip(jaxpr.eqns, region.ops, strict=True):
+            self._rewrite_equation(scope, equation, op)
+        return jaxpr.replace(invars=invars, eqns=scope.equations)
+
+    def _inputs(self, scope: _Scope, jaxpr: Jaxpr, region: Region, *, is_top: bool) -> list[Var]:
+        invars = list(jaxpr.invars)
+        for position, var in enumerate(jaxpr.invars):
+            tensor_id = region.inputs[position]
+            sharding = self.placement.stage.sharding_of.get(tensor_id)
+            if sharding is None or not _can_hold(var, sharding):
+                continue
+            if is_top:
+                # The program's input shardings place the arguments of the whole step.
+                scope.held[var, sharding] = var
+            elif jaxpr.eqns:
+                invars[position] = Var(var.aval)
+                link = (invars[position], var, sharding, tensor_mark(tensor_id))
+                self._hold(scope, link, jaxpr.eqns[0].source_info)
+        return invars
+
+    def _rewrite_equation(self, scope: _Scope, equation: JaxprEqn, op: Op) -> None:
+        if equation.primitive.name != op.kind or len(equation.outvars) != len(op.results):
+            raise _out_of_step(
+                f"equation {equation.primitive.name} with {len(equation.outvars)} results against"
+                f" operator {op.kind} %{op.id} with {len(op.results)}",
+                op.source,
+            )
+        info = equation.source_info
+        decision = self.decisions.get(op.id)
+        invars = [
+            self._use(scope, atom, decision, position, info)
+            for position, atom in enumerate(equation.invars)
+        ]
+        outvars, links = self._results(equation, op, decision)
+        # A loop's own mark would stand before those of its body.
+        marked = decision is not None and not op.regions
+        scope.equations.append(
+            equation.replace(
+                invars=invars,
+                outvars=outvars,
+                params=self._bodies(equation, op),
+                source_info=extend_name_stack(info, op_mark(op.id)) if marked else info,
+            )
+        )
+        for link in links:
+            self._hold(scope, link, info)
+
+    def _use(
+        self,
+        scope: _Scope,
+        atom: Atom,
+        decision: OpDecision | None,
+        position: int,
+        source_info: Any,
+    ) -> Atom:
+        """The operand, held as the plan decides it for this use."""
+        sharding = None if decision is None else decision.operands[position]
+        if decision is None or sharding is None or not _can_hold(atom, sharding):
+            return atom
+        if (atom, sharding) not in scope.held:
+            mark = operand_mark(decision.op_id, position)
+            self._hold(scope, (atom, Var(atom.aval), sharding, mark), source_info)
+        return scope.held[atom, sharding]
+
+    def _results(
+        self, equation: JaxprEqn, op: Op, decision: OpDecision | None
+    ) -> tuple[list[Var], list[_Link]]:
+        """New names for the results, and the links that lead from them to the old names."""
+        outvars, links = list(equation.outvars), list[_Link]()
+        for position, var in enumerate(equation.outvars):
+            wanted: dict[Sharding, str] = {}
+            chosen = None if decision is None else decision.results[position]
+            if chosen is not None:
+                wanted[chosen] = result_mark(op.id, position)
+            resting = self.placement.stage.sharding_of.get(op.results[position])
+            if resting is not None:
+                wanted.setdefault(resting, tensor_mark(op.results[position]))
+            steps = [item for item in wanted.items() if _can_hold(var, item[0])]
+            names = [*(Var(var.aval) for _ in steps), var]
+            outvars[position] = names[0]
+            links += [
+                (names[i], names[i + 1], sharding, mark) for i, (sharding, mark) in enumerate(steps)
+            ]
+        return outvars, links
+
+    def _hold(self, scope: _Scope, link: _Link, source_info: Any) -> None:
+        source, target, sharding, mark = link
+        named = self.placement.named(sharding)
+        info = extend_name_stack(source_info, mark)
+        scope.equations.append(constraint_equation(source, target, named, info))
+        scope.held[source, sharding] = target
+        scope.held[target, sharding] = target
+
+    def _bodies(self, equation: JaxprEqn, op: Op) -> dict[str, Any]:
+        """The equation's parameters with the plan written into its regions."""
+        if not op.regions:
+            return equation.params
+        if op.kind not in _BODIES:
+            raise ExecuteError(
+                f"operator {op.kind} %{op.id} has {len(op.regions)} regions; this engine knows"
+                f" those of {', '.join(sorted(_BODIES))}",
+                where=op.source,
+                hint="report it with the step that shows it",
+            )
+        params, regions = dict(equation.params), iter(op.regions)
+        for name in _BODIES[op.kind]:
+            body = params.get(name)
+            if isinstance(body, tuple | list):
+                params[name] = tuple(self._body(item, next(regions)) for item in body)
+            elif body is not None:
+                params[name] = self._body(body, next(regions))
+        return params
+
+    def _body(self, body: Any, region: Region) -> Any:
+        if isinstance(body, ClosedJaxpr):
+            return ClosedJaxpr(self.rewrite(body.jaxpr, region, is_top=False), body.consts)
+        return self.rewrite(body, region, is_top=False)
+
+
+def _can_hold(atom: Atom, sharding: Sharding) -> TypeGuard[Var]:
+    """Whether a constraint on this value means something to XLA.
+
+    Scalars, literals, typed random keys and values that nobody reads follow their neighbours; an
+    unreduced value has no name under automatic partitioning.
+    """
+    if isinstance(atom, Literal | DropVar) or sharding.unreduced or not sharding.dims:
+        return False
+    aval: Any = atom.aval
+    return not jnp.issubdtype(aval.dtype, jax.dtypes.extended) and aval.dtype != jax.dtypes.float0
+
+
+def _out_of_step(what: str, where: str = "") -> ExecuteError:
+    return ExecuteError(
+        f"the jaxpr and the graph differ: {what}",
+        where=where,
+        hint="the jaxpr and the graph of one capture",
+    )
