@@ -25,6 +25,7 @@ from shardwright.models.layers import (
     normal,
     token_logits,
 )
+from shardwright.models.sizes import require_multiple
 from shardwright.models.stack import apply_blocks, init_blocks
 from shardwright.models.train import TrainConfig, step_case
 
@@ -55,6 +56,10 @@ class GptConfig:
     remat: bool = False
     param_dtype: str = "float32"
     compute_dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Refuse heads of unequal size."""
+        require_multiple(d_model=self.d_model, heads=self.heads)
 
     @property
     def head_dim(self) -> int:

@@ -58,7 +58,8 @@ def route(gates: jax.Array, *, top_k: int, limit: int) -> tuple[jax.Array, jax.A
         taken = taken + jnp.sum(mask, axis=1, keepdims=True)
         kept = mask * (position < limit)
         weight = jnp.sum(gates * kept, axis=-1) / total
-        slot = jax.nn.one_hot(jnp.sum(position * kept, axis=-1), limit, dtype=gates.dtype)
+        slots = jnp.sum(position * kept, axis=-1).astype(jnp.int32)
+        slot = jax.nn.one_hot(slots, limit, dtype=gates.dtype)
         combine = combine + jnp.einsum("gs,gse,gsc->gsec", weight, kept, slot)
     return combine, balance
 

@@ -24,6 +24,7 @@ from shardwright.models.layers import (
     rms_norm,
     token_logits,
 )
+from shardwright.models.sizes import require_multiple
 from shardwright.models.stack import apply_blocks, init_blocks
 from shardwright.models.train import TrainConfig, step_case
 
@@ -55,6 +56,10 @@ class LlamaConfig:
     remat: bool = False
     param_dtype: str = "float32"
     compute_dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Refuse keys that no equal number of queries would share."""
+        require_multiple(heads=self.heads, kv_heads=self.kv_heads)
 
 
 def init(config: LlamaConfig, key: jax.Array) -> Params:

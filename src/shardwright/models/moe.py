@@ -27,6 +27,7 @@ from shardwright.models.layers import (
     token_logits,
 )
 from shardwright.models.ragged import ragged_ffn
+from shardwright.models.sizes import require_at_most, require_multiple
 from shardwright.models.stack import apply_blocks, init_blocks
 from shardwright.models.train import TrainConfig, step_case
 
@@ -71,7 +72,9 @@ class MoeConfig:
     compute_dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        """Refuse a dispatch that does not exist."""
+        """Refuse a dispatch that does not exist, and sizes that do not fit each other."""
+        require_multiple(heads=self.heads, kv_heads=self.kv_heads)
+        require_at_most(top_k=self.top_k, experts=self.experts)
         if self.dispatch not in _DISPATCHES:
             raise UsageError(
                 f'no expert dispatch is named "{self.dispatch}"',

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from shardwright.errors import UsageError, did_you_mean
@@ -129,5 +130,11 @@ def _updated(optimizer: optax.GradientTransformation, state: State, gradients: A
 def _metrics(train: TrainConfig, loss: jax.Array, gradients: Any) -> Metrics:
     metrics: Metrics = {"loss": loss}
     if train.grad_norm:
-        metrics["grad_norm"] = optax.global_norm(gradients)
+        metrics["grad_norm"] = _norm(gradients)
     return metrics
+
+
+def _norm(tree: Any) -> jax.Array:
+    """Euclidean length of all leaves together, a float32 scalar."""
+    squares = [jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(tree)]
+    return jnp.sqrt(sum(squares[1:], start=squares[0]))

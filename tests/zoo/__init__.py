@@ -1,0 +1,1 @@
+"""Training steps written with the frameworks that users bring: flax linen, flax nnx, equinox."""
