@@ -58,9 +58,15 @@ Atom = Var | Literal
 
 _dce_jaxpr = need("jax._src.interpreters.partial_eval", "dce_jaxpr")
 _is_user_filename = need("jax._src.source_info_util", "is_user_filename")
+_extended_dtype = need("jax._src.dtypes", "ExtendedDType")
 _read_effect = need("jax._src.state.types", "ReadEffect")
 _write_effect = need("jax._src.state.types", "WriteEffect")
 _accum_effect = need("jax._src.state.types", "AccumEffect")
+
+
+def is_extended_dtype(value: object) -> bool:
+    """Whether an element type is JAX's own, such as that of typed random keys."""
+    return isinstance(value, _extended_dtype)
 
 
 def drop_dead_equations(jaxpr: Jaxpr) -> Jaxpr:
