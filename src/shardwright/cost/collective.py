@@ -21,7 +21,7 @@ These are first figures from published link speeds; measured tables replace them
 Source:
     Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
     (2009), for the bytes. Thakur, Rabenseifner and Gropp, "Optimization of collective communication
-    operations in MPICH" (2005), sections 4.1 to 4.5, for the steps.
+    operations in MPICH" (2005), section 4, for the steps.
 """
 
 from __future__ import annotations

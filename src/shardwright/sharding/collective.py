@@ -59,7 +59,7 @@ def moved_bytes(collective: Collective, mesh: Mesh) -> float:
 
     Source:
         The lower bounds of Chan et al., "Collective communication: theory, practice, and
-        experience" (2007), table 1: (n-1)/n of the whole for a gather or scatter, twice that for
+        experience" (2007): (n-1)/n of the whole for a gather or scatter, twice that for
         an all-reduce.
     """
     num_devices = mesh.size_of(collective.axes)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import final
 
 from shardwright.cluster import Mesh
-from shardwright.sharding.factor import OpRule
+from shardwright.sharding.factor import FactorKind, OpRule
 from shardwright.sharding.spec import DimAxes, Sharding
 from shardwright.sharding.strategy import (
     Rejection,
@@ -106,16 +106,14 @@ def enumerate_shardings(
 
 def _places(rule: OpRule, axis: str, mesh: Mesh, pruned: Counter[str]) -> list[int]:
     """Factors that the axis may cut, by position; -1 stands for none and comes first."""
-    if rule.fallback:
-        pruned[rule.fallback] += 1
-        return [-1]
     places = [-1]
     for position, factor in enumerate(rule.factors):
         if factor.size <= 1:
             continue
         reason = refuse_factor(factor, (axis,), mesh.sizes)
         if reason:
-            pruned[reason] += 1
+            whole = factor.kind is FactorKind.NEED_REPLICATION
+            pruned[rule.fallback if rule.fallback and whole else reason] += 1
         else:
             places.append(position)
     return places

@@ -2,7 +2,7 @@
 
 Source:
     Propagation from one tensor through an operator's factors, as in GSPMD (Xu et al., 2021,
-    section 3.5) and Shardy's factor propagation.
+    section 3) and Shardy's factor propagation.
 """
 
 from __future__ import annotations
@@ -82,10 +82,7 @@ def _follow(
         return strategy_of(rule, operand_shapes, result_shapes, factor_axes, mesh)
 
     best = build(((),) * len(rule.factors))
-    if isinstance(best, Rejection):
-        raise ShardingError(
-            f"the rule allows not even whole tensors: {best.reason}", where=f"rule {rule}"
-        )
+    assert isinstance(best, Strategy), best
     cuts = [(axis, d) for d, axes in enumerate(sharding.dims) for axis in axes]
     waiting = [(axis, dim) for axis, dim in cuts if mesh.size(axis) > 1]
     # An axis may become possible only after another is placed, so the refused ones are tried again.

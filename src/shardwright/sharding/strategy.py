@@ -3,7 +3,7 @@
 Source:
     The assignment of axes to loops is Mesh-TensorFlow's layout (Shazeer et al., NeurIPS 2018) made
     per operator; finishing a cut contraction by all-reduce or reduce-scatter is in GSPMD (Xu et
-    al., 2021, section 3.1) and Alpa (Zheng et al., OSDI 2022, section 4.1).
+    al., 2021, section 4) and Alpa (Zheng et al., OSDI 2022, section 4.1).
 """
 
 from __future__ import annotations
@@ -113,18 +113,12 @@ def scattered(
     if reason:
         return Rejection(reason=reason)
     results = []
-    for layout, shape in zip(base.results, result_shapes, strict=True):
-        dims = list(layout.dims)
-        for axis, dim in scatter:
-            if dim >= len(dims):
-                return Rejection(
-                    reason=f"result of rank {len(dims)} has no dim {dim} to scatter on"
-                )
-            dims[dim] = (*dims[dim], axis)
-        target = Sharding(dims=tuple(dims))
-        if not target.divides(shape, mesh.sizes):
-            return Rejection(reason=_uneven_text(target, shape, mesh.sizes, "scattered result"))
-        results.append(target)
+    for position, shape in enumerate(result_shapes):
+        where = f"result {position}"
+        layout = _onto_dims(base.results[position], shape, scatter, mesh.sizes, where)
+        if isinstance(layout, Rejection):
+            return layout
+        results.append(layout)
     return Strategy(
         factor_axes=base.factor_axes,
         operands=base.operands,
@@ -260,8 +254,31 @@ def _refuse_scatter(base: Strategy, rule: OpRule, scatter: ScatterPairs) -> str:
             return f'axis "{axis}" cuts no reduction of every result, so nothing is scattered'
         for factor, axes in zip(rule.factors, base.factor_axes, strict=True):
             if axis in axes and factor.combiner is not Combiner.SUM:
-                return f"factor {factor.name} reduces by {factor.combiner}, only sums are scattered"
+                return (
+                    f"factor {factor.name}={factor.size} reduces by {factor.combiner}, "
+                    "and only sums are scattered"
+                )
     return ""
+
+
+def _onto_dims(
+    layout: Sharding,
+    shape: Shape,
+    scatter: ScatterPairs,
+    sizes: Mapping[str, int],
+    where: str,
+) -> Sharding | Rejection:
+    dims = list(layout.dims)
+    for axis, dim in scatter:
+        if dim >= len(dims):
+            return Rejection(
+                reason=f"{where} has {len(dims)} dims, so none of them is dim {dim} to scatter onto"
+            )
+        dims[dim] = (*dims[dim], axis)
+    target = Sharding(dims=tuple(dims))
+    if target.divides(shape, sizes):
+        return target
+    return Rejection(reason=_uneven_text(target, shape, sizes, f"scattered {where}"))
 
 
 def _finish(
@@ -299,8 +316,6 @@ def _finish(
 
 
 def _uneven_text(layout: Sharding, shape: Shape, sizes: Mapping[str, int], where: str) -> str:
-    for dim, (size, axes) in enumerate(zip(shape, layout.dims, strict=True)):
-        ways = math.prod(sizes[axis] for axis in axes)
-        if size % ways:
-            return f"dim {dim} of {where} has size {size}, which does not divide by {ways}"
-    return f"{where} does not divide"
+    ways = [math.prod(sizes[axis] for axis in axes) for axes in layout.dims]
+    dim = next(d for d, (size, count) in enumerate(zip(shape, ways, strict=True)) if size % count)
+    return f"dim {dim} of {where} has size {shape[dim]}, which does not divide by {ways[dim]}"
