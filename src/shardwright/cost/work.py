@@ -10,14 +10,11 @@ import math
 from collections.abc import Sequence
 
 from shardwright.cluster import PlacedMesh
-from shardwright.cost.compute import LocalWork, op_time_s
-from shardwright.cost.flops import op_flops
-from shardwright.cost.kinds import CONVOLUTION_KINDS, MATMUL_KINDS
+from shardwright.cost.compute import matmul_time_s, memory_time_s
+from shardwright.cost.flops import CONTRACTION_KINDS, op_flops
 from shardwright.ir import Graph, Op
 from shardwright.ir.dtypes import itemsize_bytes
 from shardwright.sharding import OpRule, Sharding
-
-CONTRACTIONS = MATMUL_KINDS | CONVOLUTION_KINDS
 
 
 def local_work_s(
@@ -40,45 +37,31 @@ def local_work_s(
         is_stored: for each result whether it reaches memory.
         placed: the mesh and its devices.
     """
-    if op.kind in CONTRACTIONS:
-        return op_time_s(_contraction(op, graph, rule, operands, results, placed), placed)
+    if op.kind in CONTRACTION_KINDS:
+        return _contraction_s(op, graph, rule, operands, results, placed)
     stored = sum(
         local_bytes(graph, tensor_id, sharding, placed)
         for tensor_id, sharding, kept in zip(op.results, results, is_stored, strict=True)
         if kept
     )
-    if not stored:
-        return 0.0
-    dtype = graph.tensor(op.results[0]).dtype
-    return op_time_s(
-        LocalWork(kind="copy", dtype=dtype, flops=0.0, size_bytes=2.0 * stored), placed
-    )
+    return memory_time_s(2.0 * stored, placed.topology) if stored else 0.0
 
 
-def _contraction(
+def _contraction_s(
     op: Op,
     graph: Graph,
     rule: OpRule,
     operands: Sequence[Sharding | None],
     results: Sequence[Sharding | None],
     placed: PlacedMesh,
-) -> LocalWork:
+) -> float:
     layouts = (*operands, *results)
     axes = {axis for layout in layouts if layout is not None for axis in layout.axes}
     tensors = zip((*op.operands, *op.results), layouts, strict=True)
-    whole = op_flops(
-        op.kind,
-        rule,
-        [graph.tensor(i).shape for i in op.operands],
-        [graph.tensor(i).shape for i in op.results],
-        op.attributes,
-    )
-    return LocalWork(
-        kind=op.kind,
-        dtype=graph.tensor(op.operands[0]).dtype,
-        flops=whole / placed.mesh.size_of(axes),
-        size_bytes=float(sum(local_bytes(graph, i, layout, placed) for i, layout in tensors)),
-    )
+    touched = sum(local_bytes(graph, i, layout, placed) for i, layout in tensors)
+    flops = op_flops(op, graph, rule) / placed.mesh.size_of(axes)
+    dtype = graph.tensor(op.operands[0]).dtype
+    return matmul_time_s(flops, touched, dtype, placed.topology)
 
 
 def local_bytes(graph: Graph, tensor_id: int, sharding: Sharding | None, placed: PlacedMesh) -> int:

@@ -77,10 +77,11 @@ class Planner:
     def of(graph: Graph) -> Planner:
         """Fold a graph, and find who decides, what dims mean and what reaches memory."""
         folded = fold(graph)
+        lead = find_lead(folded)
         return Planner(
             folded=folded,
-            lead=find_lead(folded),
-            labels=find_labels(folded),
+            lead=lead,
+            labels=find_labels(folded, lead),
             storage=storage_of(folded.flat),
         )
 

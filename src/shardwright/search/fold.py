@@ -120,7 +120,22 @@ def fold(graph: Graph) -> FoldedGraph:
     """The folded form of ``graph``; time is linear in its operators."""
     flat = flatten(graph)
     op_class, input_class = classes_of(flat)
-    return _Folder(flat=flat, op_class=op_class, input_class=input_class).fold()
+    return _Folder(
+        flat=flat, op_class=_split_carries(flat, op_class), input_class=input_class
+    ).fold()
+
+
+def _split_carries(flat: FlatGraph, op_class: tuple[int, ...]) -> tuple[int, ...]:
+    """Classes in which the ends of two different carries never share one class."""
+    writer: dict[int, int] = {}
+    split: dict[tuple[int, int], int] = {}
+    classes = list(op_class)
+    for position, flat_op in enumerate(flat.ops):
+        if flat_op.op.kind == "shard.carry_back":
+            key = (classes[position], classes[writer[flat_op.op.operands[1]]])
+            classes[position] = split.setdefault(key, -1 - len(split))
+        writer.update(dict.fromkeys(flat_op.op.results, position))
+    return tuple(classes)
 
 
 @final

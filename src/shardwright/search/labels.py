@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import final
 
 from shardwright.ir import Role
-from shardwright.search.fold import FoldedGraph, FoldedOp
+from shardwright.search.fold import FoldedGraph, FoldedOp, Source
+from shardwright.search.lead import Lead
 from shardwright.sharding import FactorKind
 from shardwright.sharding.factor import TensorFactors
 
@@ -48,15 +49,16 @@ class Labels:
         return any(label in dims for dims in self.tensors)
 
 
-def find_labels(folded: FoldedGraph) -> Labels:
+def find_labels(folded: FoldedGraph, lead: Lead) -> Labels:
     """The meaning of every dim of a folded graph; time is near linear in its operators."""
-    return _Labeller(folded=folded).run()
+    return _Labeller(folded=folded, lead=lead).run()
 
 
 @final
 @dataclass(kw_only=True)
 class _Labeller:
     folded: FoldedGraph
+    lead: Lead
     starts: list[int] = field(default_factory=list)
     parent: list[int] = field(default_factory=list)
 
@@ -120,21 +122,32 @@ class _Labeller:
 
     def expert_slots(self, op: FoldedOp) -> Iterator[int]:
         """Dims of weights that a contraction keeps apart: one weight per slice."""
-        parameters = {
-            self.find(self.starts[tensor.index] + dim)
-            for tensor in self.folded.tensors
-            if tensor.is_input and tensor.tensor.role is Role.PARAMETER
-            for dim in range(tensor.tensor.rank)
-        }
+        weights = [
+            (dims, source.tensor)
+            for dims, sources in zip(op.rule.operands, op.operands, strict=True)
+            for source in sources
+            if self.is_weight(source)
+        ]
         if op.op.kind == "ragged_dot_general":
+            slots = (self.starts[t] for dims, t in weights if len(dims) == 3)
+            yield from slots
             return
         in_both = set.intersection(
             *({factors[0] for factors in dims if factors} for dims in op.rule.operands)
         )
         in_result = {factors[0] for factors in op.rule.results[0] if factors}
-        for factor, slot in self.slots(op):
-            if factor in in_both & in_result and self.find(slot) in parameters:
-                yield slot
+        for dims, tensor in weights:
+            for factor, slot in self._tensor_slots(dims, tensor):
+                if factor in in_both & in_result:
+                    yield slot
+
+    def is_weight(self, source: Source) -> bool:
+        """Whether a tensor is a parameter, perhaps converted or taken from a stack."""
+        node = self.lead.tensors[source.tensor]
+        return node >= 0 and any(
+            self.folded.tensors[i].tensor.role is Role.PARAMETER
+            for i in self.lead.nodes[node].inputs
+        )
 
     def factor_labels(
         self, op: FoldedOp, meaning: dict[int, DimLabel]

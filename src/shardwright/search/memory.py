@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from shardwright.cost.storage import Storage, live_at, live_bytes, storage_of
 from shardwright.ir.dtypes import itemsize_bytes
-from shardwright.search.lead import ASKED, FREE
 from shardwright.search.space import Space
 from shardwright.sharding import Sharding
 
@@ -54,9 +53,9 @@ class MemoryView:
         sizes = np.zeros(len(self.palette_bytes), dtype=np.int64)
         for index, palette in enumerate(self.palette_bytes):
             if palette is None:
-                sizes[index] = self._undecided_bytes(index)
+                sizes[index] = self.space.folded.tensors[index].tensor.size_bytes
             else:
-                sizes[index] = palette[choice[self.space.lead.tensors[index]]]
+                sizes[index] = palette[choice[self.space.palette(index)[0]]]
         return sizes
 
     def timeline(self, choice: Sequence[int]) -> Bytes:
@@ -109,7 +108,7 @@ class MemoryView:
         for index in np.flatnonzero(counts):
             palette = self.palette_bytes[index]
             if palette is not None:
-                rows[self.space.lead.tensors[index]] += palette * int(counts[index])
+                rows[self.space.palette(int(index))[0]] += palette * int(counts[index])
         return rows
 
     def largest_at(
@@ -140,20 +139,14 @@ class MemoryView:
             self.folded_of[live_at(self.storage, position)], minlength=len(self.palette_bytes)
         )
         return sum(
-            self._undecided_bytes(int(index)) * int(counts[index])
+            self.space.folded.tensors[index].tensor.size_bytes * int(counts[index])
             for index in np.flatnonzero(counts)
             if self.palette_bytes[index] is None
         )
 
-    def _undecided_bytes(self, index: int) -> int:
-        lead = self.space.lead.tensors[index]
-        assert lead in (FREE, ASKED)
-        tensor = self.space.folded.tensors[index]
-        return tensor.tensor.size_bytes if tensor.is_input else 0
-
 
 def _palette_bytes(space: Space, index: int) -> Bytes | None:
-    palette = space.tensors[index]
+    _, palette = space.palette(index)
     if palette is None:
         return None
     tensor = space.folded.tensors[index].tensor

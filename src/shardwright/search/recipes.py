@@ -250,7 +250,9 @@ class _Part:
         elif self.use.part is AxisPart.TENSOR:
             self.limit_tensor_op(mask, strategies, palette.index, on)
         elif DimLabel.EXPERT in labels:
-            allowed = on[DimLabel.EXPERT] | (on[DimLabel.BATCH] & ~self.reads_expert(op_index))
+            allowed = on[DimLabel.EXPERT]
+            if not self.reads_weight(op_index):
+                allowed = allowed | on[DimLabel.BATCH]
             if not require(mask, allowed[palette.index]):
                 require(mask, ~uses[palette.index])
         elif not require(mask, on[DimLabel.BATCH][palette.index]):
@@ -269,8 +271,8 @@ class _Part:
             scattered = self.mark(strategies, self.scatters)
             require(mask, ~scattered[index])
 
-    def reads_expert(self, op_index: int) -> bool:
-        """Whether a weight of the experts is among the operands."""
+    def reads_weight(self, op_index: int) -> bool:
+        """Whether a parameter is among the operands."""
         op = self.space.folded.ops[op_index]
         return any(
             self.space.folded.tensors[source.tensor].tensor.role is Role.PARAMETER

@@ -89,6 +89,7 @@ class Space:
         node_costs: seconds per step of each node's strategies: work and own collectives.
         edge_costs: seconds per step of reshards between two nodes' strategies.
         demands: every reshard that may happen, for reading the plan back.
+        borrowed: free and asked tensors' forms, as their first reader wants them, and its node.
         pruned: what was left out and why.
     """
 
@@ -102,6 +103,7 @@ class Space:
     node_costs: tuple[Matrix, ...]
     edge_costs: dict[tuple[int, int], Matrix]
     demands: tuple[Demand, ...]
+    borrowed: dict[int, tuple[int, TensorPalette]]
     pruned: tuple[Pruned, ...]
 
     def strategy(self, op_index: int, choice: Sequence[int]) -> Strategy | None:
@@ -112,11 +114,16 @@ class Space:
         return palette.strategies[palette.index[choice[self.lead.ops[op_index].node]]]
 
     def sharding(self, tensor_index: int, choice: Sequence[int]) -> Sharding | None:
-        """How a folded tensor lies under a choice per node; None when nobody decides it."""
-        palette = self.tensors[tensor_index]
-        if palette is None:
-            return None
-        return palette.shardings[palette.index[choice[self.lead.tensors[tensor_index]]]]
+        """How a folded tensor lies under a choice per node; None when nobody cares."""
+        node, palette = self.palette(tensor_index)
+        return None if palette is None else palette.shardings[palette.index[choice[node]]]
+
+    def palette(self, tensor_index: int) -> tuple[int, TensorPalette | None]:
+        """The node that decides how a folded tensor lies, and its forms."""
+        own = self.tensors[tensor_index]
+        if own is not None:
+            return self.lead.tensors[tensor_index], own
+        return self.borrowed.get(tensor_index, (FREE, None))
 
 
 def build_space(folded: FoldedGraph, lead: Lead, storage: Storage, placed: PlacedMesh) -> Space:
@@ -141,6 +148,7 @@ class _Builder:
     node_costs: list[Matrix] = field(default_factory=list)
     edge_costs: dict[tuple[int, int], Matrix] = field(default_factory=dict)
     demands: list[Demand] = field(default_factory=list)
+    borrowed: dict[int, tuple[int, TensorPalette]] = field(default_factory=dict)
     seen: set[tuple[int, int, bytes]] = field(default_factory=set)
     pruned: Counter[str] = field(default_factory=Counter)
 
@@ -156,6 +164,7 @@ class _Builder:
         for op in self.folded.ops:
             self.price_op(op)
         self.price_state()
+        self.price_borrowed()
         return Space(
             folded=self.folded,
             lead=self.lead,
@@ -167,6 +176,7 @@ class _Builder:
             node_costs=tuple(self.node_costs),
             edge_costs=self.edge_costs,
             demands=tuple(self.demands),
+            borrowed=self.borrowed,
             pruned=tuple(Pruned(reason=r, count=c) for r, c in self.pruned.most_common()),
         )
 
@@ -252,18 +262,31 @@ class _Builder:
         palette = self.ops[op.index]
         if palette is None:
             return
-        stored = [bool(self.storage.is_stored[i]) for i in op.op.results]
-        work = np.array(
-            [
-                self.prices.op_time_s(self.folded, op, strategy, stored)
-                for strategy in palette.strategies
-            ]
-        )
-        self.node_costs[node] += (work * op.runs)[palette.index]
+        work = np.zeros(len(palette.strategies))
+        for stored, runs in self.stored_runs(op).items():
+            work += runs * np.array(
+                [
+                    self.prices.op_time_s(self.folded, op, strategy, stored)
+                    for strategy in palette.strategies
+                ]
+            )
+        self.node_costs[node] += work[palette.index]
         for operand, sources in enumerate(op.operands):
             if self.folded.graph.tensor(op.op.operands[operand]).rank:
                 wanted = [strategy.operands[operand] for strategy in palette.strategies]
                 self.demand(node, op.index, operand, sources, wanted, palette.index, 1.0)
+
+    def stored_runs(self, op: FoldedOp) -> Counter[tuple[bool, ...]]:
+        """How often the operator runs with which of its results reaching memory."""
+        counts: Counter[tuple[bool, ...]] = Counter()
+        for position in op.positions:
+            flat_op = self.folded.flat.ops[position]
+            stored = tuple(
+                bool(self.storage.is_stored[i]) and self.folded.graph.tensor(i).rank > 0
+                for i in flat_op.op.results
+            )
+            counts[stored] += flat_op.runs
+        return counts
 
     def price_carry(self, op: FoldedOp, node: int) -> None:
         """What a loop's body hands back must lie as the carry does."""
@@ -280,6 +303,21 @@ class _Builder:
                 node = self.lead.tensors[before]
                 self.demand(node, -1, 0, source, palette.shardings, palette.index, 1.0)
 
+    def price_borrowed(self) -> None:
+        """What free and asked operators write to memory is written in the form it is read in."""
+        for op in self.folded.ops:
+            if self.ops[op.index] is not None or op.op.kind == "shard.carry_back":
+                continue
+            for slot, result in enumerate(op.results):
+                if result in self.borrowed:
+                    node, palette = self.borrowed[result]
+                    runs = sum(r for kept, r in self.stored_runs(op).items() if kept[slot])
+                    times = [
+                        self.prices.write_time_s(self.folded, result, form)
+                        for form in palette.shardings
+                    ]
+                    self.node_costs[node] += (np.array(times) * runs)[palette.index]
+
     def demand(
         self,
         node: int,
@@ -293,6 +331,8 @@ class _Builder:
         """Price an operand's wanted forms against its sources, through stretched tensors."""
         for source in sources:
             owner = self.lead.tensors[source.tensor]
+            if owner < 0 and source.tensor not in self.borrowed:
+                self.borrowed[source.tensor] = (node, _distinct(wanted, index))
             if owner == FREE:
                 continue
             if owner == ASKED:
