@@ -10,11 +10,12 @@
     ├── ShardingError                exit 2   a tensor cannot be cut as asked
     ├── PlanError                    exit 2   a plan is damaged, stale or of another graph
     ├── CostError                    exit 2   a table of costs is unreadable
+    ├── NoPlanError                  exit 3   a step is to run, and no plan fits
     ├── ConstraintError              exit 4   what the user asks for contradicts itself
     └── ExecuteError                 exit 1   the planned program could not be run or disagreed
 
 A search that finds no plan raises nothing: it returns a result with a reason (exit 3) and the
-smallest change that would fit.
+smallest change that would fit. Only a step that has to run without a plan raises.
 
 Each error speaks in three parts: *what* is wrong with both numbers, *where* it is, what to *try*.
 """
@@ -86,6 +87,12 @@ class CostError(ShardwrightError):
     """A table of costs that is missing, damaged or of other units."""
 
     exit_code = 2
+
+
+class NoPlanError(ShardwrightError):
+    """A step is to run, and no plan fits; the message says what is short and what would fit."""
+
+    exit_code = 3
 
 
 class ConstraintError(ShardwrightError):

@@ -134,8 +134,11 @@ class _Pricer:
             op = flat_op.op
             decision = decisions.get(op.id)
             results = self.results(op.results, decision)
-            stored = tuple(bool(storage.is_stored[i]) for i in op.results)
-            if decision is None and not any(stored):
+            stored = tuple(
+                bool(storage.is_stored[i]) and self.graph.tensor(i).rank > 0 for i in op.results
+            )
+            is_decided = decision is not None or any(r is not None for r in results)
+            if not is_decided or (decision is None and not any(stored)):
                 continue
             operands = decision.operands if decision is not None else (None,) * len(op.operands)
             shapes = tuple(self.graph.tensor(i).shape for i in (*op.operands, *op.results))
