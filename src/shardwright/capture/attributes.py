@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import re
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
@@ -77,8 +78,10 @@ def _fields(value: Any) -> Iterable[tuple[str, Any]] | None:
 
 def literal(value: Any) -> Attribute:
     """The plain literal that stands for ``value``: itself, a tuple, a name or a stable text."""
-    if value is None or type(value) in (bool, int, float, str):
-        return value  # type: ignore[no-any-return]
+    if isinstance(value, float):
+        return math.nan if math.isnan(value) else float(value)  # one NaN, so that records compare
+    if value is None or type(value) in (bool, int, str):
+        return value
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, (tuple, list)):

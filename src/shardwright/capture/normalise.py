@@ -55,8 +55,12 @@ def normalise(closed: ClosedJaxpr) -> ClosedJaxpr:
     used.update(v for v in live.outvars if isinstance(v, Var))
     count = len(body.consts)
     kept = [(v, c) for v, c in zip(live.invars, body.consts, strict=False) if v in used]
-    jaxpr = live.replace(constvars=[v for v, _ in kept], invars=live.invars[count:])
-    return ClosedJaxpr(_with_names(jaxpr, closed.jaxpr), [c for _, c in kept])
+    jaxpr = live.replace(
+        constvars=[v for v, _ in kept],
+        invars=live.invars[count:],
+        debug_info=closed.jaxpr.debug_info,
+    )
+    return ClosedJaxpr(jaxpr, [c for _, c in kept])
 
 
 @final
@@ -79,10 +83,7 @@ class _Bodies:
         """The normal form of a loop's, branch's or block's body."""
         known = self.done.get(id(jaxpr))
         if known is None:
-            is_closed = isinstance(jaxpr, ClosedJaxpr)
-            inner = jaxpr.jaxpr if is_closed else jaxpr
-            body = self.normalise(inner, jaxpr.consts if is_closed else ())
-            known = self.done[id(jaxpr)] = (jaxpr, body)
+            known = self.done[id(jaxpr)] = (jaxpr, self.normalise(*_opened(jaxpr)))
         return known[1]
 
     def normalise(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> _Body:
@@ -152,11 +153,9 @@ class _Level:
 
     def enter(self, call: JaxprEqn, parameter: str, env: dict[Var, Atom]) -> None:
         """Append the body of a call whose inputs are renamed already."""
-        body = call.params[parameter]
-        is_closed = isinstance(body, ClosedJaxpr)
-        inner = body.jaxpr if is_closed else body
+        inner, consts = _opened(call.params[parameter])
         inner_env = dict(zip(inner.invars, call.invars, strict=True))
-        for variable, const in zip(inner.constvars, body.consts if is_closed else (), strict=True):
+        for variable, const in zip(inner.constvars, consts, strict=True):
             inner_env[variable] = self.const(const, variable.aval)
         self.inline(inner, inner_env, call, is_named=is_library_function(inner.debug_info))
         for outer, atom in zip(call.outvars, inner.outvars, strict=True):
@@ -232,6 +231,11 @@ _BODIED: dict[str, Callable[[_Level, JaxprEqn], None]] = {
 }
 
 
+def _opened(jaxpr: Jaxpr | ClosedJaxpr) -> tuple[Jaxpr, Sequence[Any]]:
+    """A jaxpr and the values of its constants; an open one has none."""
+    return (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
+
+
 def _fresh(variable: Var, env: dict[Var, Atom]) -> Var:
     if isinstance(variable, DropVar):
         return DropVar(variable.aval)
@@ -241,7 +245,8 @@ def _fresh(variable: Var, env: dict[Var, Atom]) -> Var:
 
 def _is_plain(literal: Literal) -> bool:
     """Whether a literal is a number that a graph can hold as such."""
-    return literal.aval.shape == () and literal.aval.dtype.kind != "c"
+    aval: Any = literal.aval
+    return aval.shape == () and aval.dtype.kind != "c"
 
 
 def _source(eqn: JaxprEqn, caller: JaxprEqn | None, *, is_named: bool) -> Any:
@@ -254,10 +259,6 @@ def _source(eqn: JaxprEqn, caller: JaxprEqn | None, *, is_named: bool) -> Any:
     return inner.replace(
         name_stack=stack, traceback=outer.traceback if is_named else inner.traceback
     )
-
-
-def _with_names(jaxpr: Jaxpr, original: Jaxpr) -> Jaxpr:
-    return jaxpr.replace(debug_info=original.debug_info)
 
 
 def _mutable_reference(eqn: JaxprEqn) -> CaptureError:

@@ -53,12 +53,12 @@ class SourceLines:
         second = -1
         for position, code in enumerate(codes):
             if is_users(code.co_filename):
-                return self.line(code, offsets[position])
+                return self._line(code, offsets[position])
             if second < 0 and is_outside_jax(code.co_filename):
                 second = position
-        return self.line(codes[second], offsets[second]) if second >= 0 else ""
+        return self._line(codes[second], offsets[second]) if second >= 0 else ""
 
-    def line(self, code: types.CodeType, offset: int) -> str:
+    def _line(self, code: types.CodeType, offset: int) -> str:
         key = (code, offset)
         known = self.lines.get(key)
         if known is None:

@@ -1,7 +1,7 @@
 """The graph: what a training step computes, free of any framework.
 
 Read ``graph.py`` for the records, ``text.py`` for their printed form, ``verify.py`` for their rules
-and ``program.py`` for the same graph as one flat list of operators in running order.
+and ``flat.py`` for the same graph as one flat list of operators in running order.
 """
 
 from shardwright.ir.dtypes import itemsize_bytes as itemsize_bytes
@@ -11,3 +11,7 @@ from shardwright.ir.graph import Op as Op
 from shardwright.ir.graph import Region as Region
 from shardwright.ir.graph import Role as Role
 from shardwright.ir.graph import Tensor as Tensor
+from shardwright.ir.parse import parse_graph as parse_graph
+from shardwright.ir.text import print_graph as print_graph
+from shardwright.ir.text import print_op as print_op
+from shardwright.ir.verify import verify_graph as verify_graph
