@@ -1,6 +1,7 @@
 """How one shard runs the operators that read and write at computed places.
 
-All but the operator itself is numpy's, so that the operator alone compiles.
+All but the operator itself is numpy's, so that the operator alone compiles. Nothing here asks what
+the rule claims of the factor, only where it is: a factor kept whole for nothing is found out too.
 """
 
 from __future__ import annotations
@@ -10,10 +11,6 @@ from typing import Any
 import numpy as np
 from jax.lax import FftType, GatherScatterMode
 from tests.conformance.rule_harness import Shard
-
-from shardwright.sharding.factor import FactorKind
-
-PASS = FactorKind.PASS_THROUGH
 
 NEUTRAL = {
     "scatter-add": 0.0,
@@ -29,7 +26,7 @@ def slice_shard(shard: Shard, operand: Any) -> Any:
     """A slice whose whole dims end where the shard's part ends."""
     limits = list(shard.param("limit_indices"))
     dim = shard.operand_dims[0]
-    if shard.factor.kind is PASS and dim is not None:
+    if dim is not None and dim == shard.result_dims[0]:
         limits[dim] = shard.size
     return shard.bind(operand, limit_indices=tuple(limits))
 
@@ -42,7 +39,7 @@ def dynamic_slice_shard(shard: Shard, operand: Any, *starts: Any) -> Any:
 def dynamic_update_slice_shard(shard: Shard, operand: Any, update: Any, *starts: Any) -> Any:
     """An update; of a cut dim whose single row falls in another shard, nothing is written."""
     dim = shard.operand_dims[0]
-    if dim is None or shard.operand_dims[1] is not None or shard.factor.kind is not PASS:
+    if dim is None or shard.operand_dims[1] is not None or update.shape[dim] > 1:
         return shard.bind(operand, update, *starts)
     local = np.clip(np.asarray(starts[dim]), 0, shard.factor.size - 1) - shard.start
     if not 0 <= local < shard.size:
@@ -54,9 +51,10 @@ def gather_shard(shard: Shard, operand: Any, indices: Any) -> Any:
     """A lookup: of a cut dim of rows, the rows of other shards are read as zeros."""
     sizes = list(shard.param("slice_sizes"))
     dim = shard.operand_dims[0]
-    if shard.factor.kind is FactorKind.REDUCTION:
+    indexed = shard.param("dimension_numbers").start_index_map
+    if dim is not None and dim in indexed and sizes[dim] == 1:
         return _masked_lookup(shard, operand, np.asarray(indices))
-    if dim is not None and shard.factor.kind is PASS and sizes[dim] == shard.factor.size:
+    if dim is not None and sizes[dim] == shard.factor.size:
         sizes[dim] = shard.size
     return shard.bind(operand, indices, slice_sizes=tuple(sizes))
 
@@ -83,34 +81,48 @@ def _masked_lookup(shard: Shard, operand: Any, indices: np.ndarray) -> np.ndarra
 
 def scatter_shard(shard: Shard, operand: Any, indices: Any, updates: Any) -> Any:
     """A scatter: rows of other shards are dropped; the operand counts in the first shard only."""
-    if shard.factor.kind is FactorKind.REDUCTION and shard.index > 0:
-        neutral = np.full(operand.shape, NEUTRAL[shard.traced.op.kind], operand.dtype)
-        return shard.bind(neutral, indices, updates)
-    rows_cut = shard.operand_dims[0] is not None and shard.operand_dims[2] is None
-    if shard.factor.kind is PASS and rows_cut:
+    kind, (in_operand, _, in_updates) = shard.traced.op.kind, shard.operand_dims
+    if in_operand is None and shard.index > 0 and kind in NEUTRAL:
+        operand = np.full(operand.shape, NEUTRAL[kind], operand.dtype)
+    if in_operand is not None and in_updates is None and _is_single(shard, in_operand):
         return _own_rows(shard, operand, np.asarray(indices), updates)
     return shard.bind(operand, indices, updates)
+
+
+def _is_single(shard: Shard, dim: int) -> bool:
+    """Whether each update writes one row of this dim of the operand."""
+    numbers = shard.param("dimension_numbers")
+    if dim not in numbers.scatter_dims_to_operand_dims:
+        return False
+    return _window_sizes(shard)[dim] == 1
+
+
+def _window_sizes(shard: Shard) -> list[int]:
+    """For each dim of the operand, how many of its rows one update writes."""
+    numbers = shard.param("dimension_numbers")
+    operand, _, updates = shard.traced.operands
+    windows = iter([updates.shape[dim] for dim in numbers.update_window_dims])
+    single = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    return [1 if dim in single else next(windows) for dim in range(operand.ndim)]
 
 
 def _own_rows(shard: Shard, operand: Any, indices: np.ndarray, updates: Any) -> Any:
     numbers = shard.param("dimension_numbers")
     part = numbers.scatter_dims_to_operand_dims.index(shard.operand_dims[0])
     if shard.param("mode") is GatherScatterMode.CLIP:
-        indices = _clamped(shard, indices, updates)
+        indices = _clamped(shard, indices)
     local = indices[..., part] - shard.start
     mine = (local >= 0) & (local < shard.size)
     own = _replaced(indices, part, np.where(mine, local, shard.size))
     return shard.bind(operand, own, updates, mode=GatherScatterMode.FILL_OR_DROP)
 
 
-def _clamped(shard: Shard, indices: np.ndarray, updates: Any) -> np.ndarray:
+def _clamped(shard: Shard, indices: np.ndarray) -> np.ndarray:
     """Indices whose windows lie inside the whole operand."""
-    numbers = shard.param("dimension_numbers")
+    numbers, windows = shard.param("dimension_numbers"), _window_sizes(shard)
     shape = shard.traced.operands[0].shape
-    windows = iter([updates.shape[dim] for dim in numbers.update_window_dims])
-    single = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    last = [size - (1 if dim in single else next(windows)) for dim, size in enumerate(shape)]
-    return np.clip(indices, 0, [last[dim] for dim in numbers.scatter_dims_to_operand_dims])
+    last = [shape[dim] - windows[dim] for dim in numbers.scatter_dims_to_operand_dims]
+    return np.clip(indices, 0, last)
 
 
 def _replaced(indices: np.ndarray, part: int, places: np.ndarray) -> np.ndarray:
