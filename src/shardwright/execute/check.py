@@ -29,7 +29,7 @@ class LeafDifference:
     """One array of both runs.
 
     Attributes:
-        name: path in the step's result, or the user's name of the state.
+        name: the user's name, or the path in the step's result.
         step: after which step, from 1.
         difference: the largest difference, over the largest magnitude on one device.
         tolerance: what is allowed of that.
@@ -186,13 +186,11 @@ class _Pair:
         ]
 
     def _names(self) -> list[str]:
-        """The user's name of each result; state goes by the name that it came in under."""
+        """The user's name of each result, or where it stands in the result."""
         graph = self.program.graph
-        state = {after: before for before, after in graph.state_pairs}
-        paths = self.program.output_paths
         return [
-            graph.tensor(state[tensor_id]).label if tensor_id in state else path
-            for tensor_id, path in zip(graph.outputs, paths, strict=True)
+            graph.tensor(tensor_id).name or path
+            for tensor_id, path in zip(graph.outputs, self.program.output_paths, strict=True)
         ]
 
 
@@ -205,7 +203,8 @@ def _difference(
         tolerance = _TOLERANCES.get(str(theirs.dtype), _HALF_TOLERANCE)
     wide = np.complex128 if np.iscomplexobj(theirs) else np.float64
     a, b = ours.astype(wide), theirs.astype(wide)
-    apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    with np.errstate(invalid="ignore"):  # Infinity less infinity.
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     apart = np.where(np.isnan(apart), np.inf, apart)
     index = np.unravel_index(int(np.argmax(apart)), apart.shape) if apart.size else ()
     finite = np.abs(b[np.isfinite(b)])

@@ -22,7 +22,7 @@ from shardwright.plan import PlannedCollective, Stage
 from shardwright.sharding import CollectiveKind
 from shardwright.units import format_bytes
 
-_SLACK_BYTES = 1024
+_SLACK_BYTES = 128
 _SLACK_FRACTION = 0.01
 _SHOWN = 8
 _OTHER = ("other groups",)

@@ -36,15 +36,11 @@ class Entry:
         return _sorted_leaves(self.signature, leaves)
 
     def is_safe(self, args: tuple[Any, ...]) -> bool:
-        """Whether no donated array is gone or given twice.
-
-        XLA answers either with a clean error on one device, but takes the process down on several
-        virtual CPU devices, so it must not get there.
-        """
-        leaves = jax.tree_util.tree_leaves([args[i] for i in self.donated_args or ()])
+        """Whether every donated array is there, and none is given twice."""
         try:
+            leaves = jax.tree_util.tree_leaves([args[i] for i in self.donated_args or ()])
             gone = True in [leaf.is_deleted() for leaf in leaves]
-        except AttributeError:  # Not JAX's array: it has to be placed.
+        except (AttributeError, IndexError):  # Not JAX's array, or too few arguments.
             return False
         return not gone and len(set(map(id, leaves))) == len(leaves)
 

@@ -16,7 +16,7 @@ from typing import final
 _ITEMSIZE_BITS = {"pred": 8, "token": 0, "opaque": 0, "s4": 8, "u4": 8, "s2": 8, "u2": 8}
 _LEAF = re.compile(r"([a-z]\w*)\[([0-9,<=]*)\]|(token)\b|(opaque)\b")
 _BITS = re.compile(r"\d+")
-_HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\(|.*->).*\{\s*$")
+_HEADER = re.compile(r"^(?!HloModule)(ENTRY )?%?([\w.\-]+) (?:.* )?\{\s*$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
 _NAME = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(

@@ -105,9 +105,8 @@ class Program:
             outputs=self.output_shardings,
             out_tree=out_tree,
         )
-        self._jitted = self._entry.jitted
         self._may_crash = placement.mesh.size > 1
-        self._goes_straight = False
+        self._straight: Any = None
         self._compiled: jax.stages.Compiled | None = None
         self._read_back: ReadBack | None = None
 
@@ -130,8 +129,8 @@ class Program:
 
     @property
     def output_paths(self) -> tuple[str, ...]:
-        """Where each flat result stands in the result, such as ``1.loss``."""
-        leaves = jax.tree_util.tree_leaves_with_path(self.output_shardings)
+        """Where each flat result stands in the result, such as ``result.1.loss``."""
+        leaves = jax.tree_util.tree_leaves_with_path({"result": self.output_shardings})
         return tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -141,22 +140,22 @@ class Program:
             ExecuteError: the arguments are not those that the plan was made for, or a donated
                 array is used again.
         """
-        if self._goes_straight and not kwargs and self._is_safe(args):
+        if self._straight is not None and not kwargs and self._is_safe(args):
             try:
-                return self._jitted(self._constants, *args)
-            except ValueError:
-                pass  # An argument lies elsewhere or is gone: place them all, or say which.
+                return self._straight(self._constants, *args)
+            except (ValueError, TypeError):
+                pass  # An argument lies elsewhere, is gone or is another: place, or say which.
         return self._place_and_run(args, kwargs)
 
     def lower(self) -> jax.stages.Lowered:
         """The step lowered for the plan's devices; nothing runs and nothing is allocated."""
         avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.jaxpr.in_avals]
         count = len(self.signature.tensors)
-        return self._jitted.lower(tuple(avals[count:]), *self._entry.arguments(avals[:count]))
+        return self._entry.jitted.lower(tuple(avals[count:]), *self._entry.arguments(avals[:count]))
 
     @property
     def compiled(self) -> jax.stages.Compiled:
-        """The compiled step; the same program that calls run, compiled once."""
+        """The compiled step: the one that calls run."""
         if self._compiled is None:
             self._compiled = self.lower().compile()
         return self._compiled
@@ -174,6 +173,8 @@ class Program:
         return tuple(placed)
 
     def _is_safe(self, args: tuple[Any, ...]) -> bool:
+        # XLA answers a donated array that is gone or given twice with a clean error on one device,
+        # but takes the process down on several virtual ones: it must not get there.
         return not self._may_crash or self._entry.is_safe(args)
 
     def _place_and_run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -182,8 +183,10 @@ class Program:
         if self._constants is None:
             self._constants = tuple(jax.device_put(*pair) for pair in self._unplaced)
         arguments = self._entry.arguments(self.signature.place(leaves))
-        results = self._jitted(self._constants, *arguments)
-        self._goes_straight = self._entry.donated_args is not None
+        results = self.compiled(self._constants, *arguments)
+        # From here on only the caller can bring two arrays of one memory together.
+        if self._entry.donated_args is not None:
+            self._straight = self.compiled
         return results
 
 

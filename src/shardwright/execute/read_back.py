@@ -140,11 +140,11 @@ def _measured(
         if opcode == "collective-permute"
         else parse_groups(item.attributes, module.num_partitions)
     )
-    for value, size_bytes in _tensors(computation, item, opcode):
+    for index, (value, size_bytes) in enumerate(_tensors(computation, item, opcode)):
         kind = _KINDS[opcode]
         if opcode == "all-reduce" and keeps_own_slice(module, computation, value, len(groups[0])):
             kind = CollectiveKind.REDUCE_SCATTER.value
-        named = value if _OP_NAME.search(value.attributes) else item
+        named = _named(computation, item, value, index)
         yield MeasuredCollective(
             kind=kind,
             groups=groups,
@@ -183,6 +183,17 @@ def _finished(computation: Computation, item: Instruction) -> Instruction:
         for user in computation.users.get(item.name, ()):
             if user.opcode.endswith("-done"):
                 return user
+    return item
+
+
+def _named(
+    computation: Computation, item: Instruction, value: Instruction, index: int
+) -> Instruction:
+    """Whose metadata speaks for one tensor: its own, the collective's, or its maker's."""
+    maker = computation.by_name.get(item.operands[index]) if index < len(item.operands) else None
+    for candidate in (value, item, maker):
+        if candidate is not None and _OP_NAME.search(candidate.attributes):
+            return candidate
     return item
 
 

@@ -83,7 +83,7 @@ class Signature:
             if position in self.donated or taken:
                 address = int(leaf.addressable_data(0).unsafe_buffer_pointer())
                 if address in taken:
-                    leaf = jax.device_put(leaf, self.shardings[position], may_alias=False)
+                    leaf = _copied(leaf, self.shardings[position])
                 taken.add(address)
             placed.append(leaf)
         return placed
@@ -92,7 +92,7 @@ class Signature:
         wanted = self.shardings[position]
         if isinstance(leaf, jax.Array) and leaf.sharding.is_equivalent_to(wanted, leaf.ndim):
             return leaf
-        return jax.device_put(leaf, wanted, may_alias=position not in self.donated)
+        return (_copied if position in self.donated else jax.device_put)(leaf, wanted)
 
     def _check_alive(self, position: int, leaf: Any) -> None:
         if isinstance(leaf, jax.Array) and leaf.is_deleted():
@@ -119,6 +119,16 @@ def signature_of(
             if donate and tensor_id in state
         ),
     )
+
+
+def _copied(leaf: Any, sharding: NamedSharding) -> jax.Array:
+    """The leaf there, in memory of its own."""
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+        # Typed keys are moved without regard to aliasing, so their words are copied first.
+        words = jnp.array(jax.random.key_data(leaf), copy=True)
+        leaf = jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
+        return jax.device_put(leaf, sharding)
+    return jax.device_put(leaf, sharding, may_alias=False)
 
 
 def _short(tree: PyTreeDef) -> str:
