@@ -12,6 +12,8 @@ from shardwright.execute.compare import CollectiveRow as CollectiveRow
 from shardwright.execute.compare import Comparison as Comparison
 from shardwright.execute.compare import compare as compare
 from shardwright.execute.create import create as create
+from shardwright.execute.devices import ordered_devices as ordered_devices
+from shardwright.execute.devices import this_machine as this_machine
 from shardwright.execute.on_jax import Program as Program
 from shardwright.execute.on_jax import program as program
 from shardwright.execute.read_back import MeasuredCollective as MeasuredCollective

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from shardwright.errors import ExecuteError
+from shardwright.execute.devices import ordered_devices
 from shardwright.ir import Tensor
 from shardwright.plan import Plan, Stage
 from shardwright.sharding import Sharding
@@ -58,7 +59,7 @@ def place(plan: Plan, devices: Sequence[Any] | None = None) -> Placement:
         ExecuteError: the plan has a pipeline or microbatches, or there are too few devices.
     """
     stage = _only_stage(plan)
-    found = _ordered(jax.devices()) if devices is None else list(devices)
+    found = ordered_devices(devices)
     needed = max(stage.device_ids, default=0) + 1
     if len(found) < needed:
         raise ExecuteError(
@@ -87,8 +88,3 @@ def _only_stage(plan: Plan) -> Stage:
             hint="a plan without microbatches",
         )
     return plan.stages[0]
-
-
-def _ordered(devices: Sequence[Any]) -> list[Any]:
-    # Ids of other processes' devices start anew at large numbers: position is what counts.
-    return sorted(devices, key=lambda device: (device.process_index, device.id))
