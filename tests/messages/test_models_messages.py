@@ -28,7 +28,7 @@ ROWS = {
     ),
     "heads": (
         lambda: build("gpt", d_model=64, heads=5),
-        "d_model 64 is not a multiple of heads 5\n  try    a heads that divides 64",
+        "d_model 64 is not a multiple of heads 5\n  try    a value of heads that divides 64",
     ),
     "top_k": (
         lambda: build("moe-ragged", top_k=9),

@@ -18,7 +18,7 @@ def require_multiple(**sizes: int) -> None:
     if part < 1 or whole % part:
         raise UsageError(
             f"{whole_name} {whole} is not a multiple of {part_name} {part}",
-            hint=f"a {part_name} that divides {whole}",
+            hint=f"a value of {part_name} that divides {whole}",
         )
 
 

@@ -40,10 +40,13 @@ def test_family_learns_under_sgd(name: str) -> None:
     check_case(build(name, optimizer="sgd"), steps=8)
 
 
+SMALLER = {"gpt": {"layers": 1}, "llama": {"layers": 1}, "resnet": {"stages": (1,)}}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"mlp", "lstm"}))
 def test_family_learns_under_sgd_too(name: str) -> None:
-    check_case(build(name, optimizer="sgd"), steps=8)
+    check_case(build(name, optimizer="sgd", **SMALLER.get(name, {})), steps=8)
 
 
 @pytest.mark.slow
@@ -60,7 +63,7 @@ def test_optimizers_learn(optimizer: str) -> None:
 
 @pytest.mark.slow
 def test_bfloat16_compute_keeps_float32_weights() -> None:
-    case = build("llama", layers=1, compute_dtype="bfloat16")
+    case = build("mlp", compute_dtype="bfloat16")
     check_case(case, steps=8)
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(case.abstract_state()))
 
@@ -96,9 +99,9 @@ def test_preset_counts_the_published_parameters(preset) -> None:
     assert preset.source
 
 
-def test_gpt3_traces_without_memory() -> None:
-    case = build("gpt3-175b")
+@pytest.mark.parametrize("name", ["gpt3-175b", "llama3.1-405b", "mixtral-8x22b", "resnet-50"])
+def test_presets_trace_without_memory(name: str) -> None:
+    case = build(name)
     state, metrics = jax.eval_shape(case.step, case.abstract_state(), case.abstract_batch())
-    assert case.abstract_batch()["tokens"].shape == (1536, 2048)
     assert shapes(state) == shapes(case.abstract_state())
     assert metrics["loss"].shape == ()
