@@ -51,12 +51,18 @@ class LinkLevel:
         num_units: units of the level below that this level joins.
         bandwidth_bytes_per_s: one way, per device, when every device of the level talks at once.
         latency_s: of one message across this level.
+        peer_bandwidth_bytes_per_s: one way between two units where direct wires join each pair, so
+            that a small group cannot use the whole; 0 where a switch gives any pair everything.
+        is_torus: whether the units form one ring of a torus, whose wires come on top of those of
+            the other rings; ``bandwidth_bytes_per_s`` is then that of the whole ring.
     """
 
     name: str
     num_units: int
     bandwidth_bytes_per_s: float
     latency_s: float
+    peer_bandwidth_bytes_per_s: float = 0.0
+    is_torus: bool = False
 
 
 @final

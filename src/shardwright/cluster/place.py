@@ -1,0 +1,151 @@
+"""Meshes over topologies: which devices each axis joins, and what its traffic really gets.
+
+A mesh is laid out row-major on the first devices of a topology, so the last axis lies innermost,
+on the fastest links. For each axis its groups are looked at, all talking at once.
+
+- A group that spans several units of a level with ``g`` of its members in each unit crosses the
+  level's border on ``g`` devices' links at once, as collective libraries do when they run one ring
+  per network port. So a level gives each member ``g`` times its per-device bandwidth, and the
+  slowest level decides.
+- Where direct wires join each pair, a group of ``n`` units uses ``n - 1`` of them.
+- The sides of a torus add up: a group over two sides uses the wires of both. A group that covers
+  part of a side has a line, not a ring, and groups that interleave on a side share its wires.
+- Devices that share one host's memory share its bandwidth: fewer devices leave more to each.
+
+**Source**: NCCL's "Understanding bus bandwidth" (nccl-tests, ``doc/PERFORMANCE.md``) for rings over
+hosts; jax-ml/scaling-book, ``sharding.md``, for axes over a torus; RCCL on fully wired hosts,
+stas00/ml-engineering, ``network/README.md``, section on peer-to-peer bandwidth.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from shardwright.cluster.mesh import AxisLink, Mesh, PlacedMesh
+from shardwright.cluster.topology import LinkLevel, Topology
+from shardwright.errors import TopologyError
+
+NO_LINK = AxisLink(level="none", bandwidth_bytes_per_s=math.inf, latency_s=0.0)
+"""What an axis of size 1 uses."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """How the groups of one axis use one level.
+
+    Attributes:
+        level: that they cross.
+        num_units: units of it that one group spans.
+        members_per_unit: members of a group in each unit.
+        stride_units: units from one member to the next, at least 1.
+    """
+
+    level: LinkLevel
+    num_units: int
+    members_per_unit: int
+    stride_units: int
+
+
+def place(mesh: Mesh, topology: Topology) -> PlacedMesh:
+    """The mesh on the topology's first devices, row-major, with what each axis gets of the links.
+
+    Raises:
+        TopologyError: the mesh has more devices than the topology.
+    """
+    if mesh.num_devices > topology.num_devices:
+        raise TopologyError(
+            f"the mesh {mesh} needs {mesh.num_devices} devices; "
+            f"{topology.name} has {topology.num_devices}",
+            hint=f"a mesh of at most {topology.num_devices} devices",
+        )
+    return PlacedMesh(
+        mesh=mesh,
+        topology=topology,
+        device_ids=tuple(range(mesh.num_devices)),
+        links=tuple(_axis_link(mesh, index, topology) for index in range(len(mesh.axes))),
+    )
+
+
+def _axis_link(mesh: Mesh, index: int, topology: Topology) -> AxisLink:
+    crossings = _crossings(mesh, index, topology)
+    if not crossings:
+        return NO_LINK
+    slowest = min(crossings, key=lambda crossing: crossing.level.bandwidth_bytes_per_s)
+    bandwidth = _bandwidth(crossings)
+    if topology.shared_compute:
+        bandwidth *= topology.num_devices / mesh.num_devices
+    return AxisLink(
+        level=slowest.level.name,
+        bandwidth_bytes_per_s=bandwidth,
+        latency_s=max(crossing.level.latency_s for crossing in crossings),
+    )
+
+
+def _crossings(mesh: Mesh, index: int, topology: Topology) -> tuple[Crossing, ...]:
+    """The levels that groups along one axis cross, innermost first.
+
+    Two members cross a level when they stand in different units of it but in one unit of the level
+    above.
+    """
+    groups = _groups(mesh, index)
+    stride = math.prod(axis.size for axis in mesh.axes[index + 1 :])
+    size = groups.shape[1]
+    found = []
+    unit_devices = 1
+    for level in topology.levels:
+        units = _most_units(groups // unit_devices)
+        unit_stride = max(1, stride // unit_devices)
+        unit_devices *= level.num_units
+        outer_units = _most_units(groups // unit_devices)
+        if units > outer_units:
+            found.append(
+                Crossing(
+                    level=level,
+                    num_units=math.ceil(units / outer_units),
+                    members_per_unit=max(1, size // units),
+                    stride_units=unit_stride,
+                )
+            )
+    return tuple(found)
+
+
+def _groups(mesh: Mesh, index: int) -> npt.NDArray[np.int64]:
+    """Device positions of every group along one axis, one row per group."""
+    shape = [axis.size for axis in mesh.axes]
+    ids = np.arange(mesh.num_devices, dtype=np.int64).reshape(shape)
+    return np.moveaxis(ids, index, -1).reshape(-1, shape[index])
+
+
+def _most_units(groups: npt.NDArray[np.int64]) -> int:
+    """The most distinct units in any group; positions never fall along a group."""
+    return int(1 + (np.diff(groups, axis=1) != 0).sum(axis=1).max(initial=0))
+
+
+def _bandwidth(crossings: tuple[Crossing, ...]) -> float:
+    rings = [crossing for crossing in crossings if crossing.level.is_torus]
+    others = [crossing for crossing in crossings if not crossing.level.is_torus]
+    shares = [_level_bandwidth(crossing) * crossing.members_per_unit for crossing in others]
+    if rings:
+        inside = min(crossing.members_per_unit for crossing in rings)
+        shares.append(sum(_ring_bandwidth(crossing) for crossing in rings) * inside)
+    return min(shares)
+
+
+def _level_bandwidth(crossing: Crossing) -> float:
+    whole = crossing.level.bandwidth_bytes_per_s
+    peer = crossing.level.peer_bandwidth_bytes_per_s
+    return min(whole, peer * (crossing.num_units - 1)) if peer else whole
+
+
+def _ring_bandwidth(crossing: Crossing) -> float:
+    """Of a torus side: halved for a part of it, shared by the groups that interleave on it."""
+    level = crossing.level
+    is_whole = crossing.num_units * crossing.stride_units >= level.num_units
+    interleaved = min(crossing.stride_units, level.num_units // crossing.num_units)
+    return level.bandwidth_bytes_per_s / (1 if is_whole else 2) / max(1, interleaved)
