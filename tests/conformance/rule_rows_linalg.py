@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax._src.lax.linalg import geqp3, geqrf
 from jax.experimental import io_callback
 from jax.experimental import pallas as pl
 from jax.lax import linalg
@@ -150,6 +151,14 @@ LINALG = (
         "b w w2 -> b w3 w4, b w5 w6, b w7",
         TALL,
         case="pivoting",
+    ),
+    _linalg("geqrf", geqrf, "b w w2 -> b w3 w4, b w5", TALL),
+    _linalg(
+        "geqp3",
+        geqp3,
+        "b w w2, b w3 -> b w4 w5, b w6, b w7",
+        TALL,
+        np.zeros((6, 4), np.int32),
     ),
     _linalg(
         "householder_product",

@@ -83,6 +83,8 @@ RULES: dict[str, RuleFunction] = {
     "cholesky_update": _matrix,
     "eig": _matrix,
     "eigh": _matrix,
+    "geqp3": _matrix,
+    "geqrf": _matrix,
     "hessenberg": _matrix,
     "householder_product": _matrix,
     "lu": _matrix,
