@@ -14,7 +14,7 @@ from jax.experimental import io_callback
 from jax.experimental import pallas as pl
 from jax.lax import linalg
 from tests.conformance.rule_harness import RuleRow, complexes, floats
-from tests.conformance.rule_shards_indexing import fft_shard, ragged_shard
+from tests.conformance.rule_shards_indexing import fft_shard, geqp3_shard, ragged_shard
 
 FOREIGN = "nothing tells the rule what the code does"
 
@@ -118,8 +118,10 @@ DIAGONAL = VECTORS + 6
 ADDED = floats(6, 6, 6, seed=1)
 
 
-def _linalg(kind: str, function: Any, rule: str, *arguments: Any, case: str = "") -> RuleRow:
-    return _row(function, kind, case, *arguments, rule=rule)
+def _linalg(
+    kind: str, function: Any, rule: str, *arguments: Any, case: str = "", **more: Any
+) -> RuleRow:
+    return _row(function, kind, case, *arguments, rule=rule, **more)
 
 
 def _solve(*, left: bool) -> Any:
@@ -159,6 +161,7 @@ LINALG = (
         "b w w2, b w3 -> b w4 w5, b w6, b w7",
         TALL,
         np.zeros((6, 4), np.int32),
+        local=geqp3_shard,
     ),
     _linalg(
         "householder_product",

@@ -1,4 +1,4 @@
-"""How one shard runs the operators that read and write at computed places.
+"""How one shard runs the operators that need more than smaller operands.
 
 All but the operator itself is numpy's, so that the operator alone compiles. Nothing here asks what
 the rule claims of the factor, only where it is: a factor kept whole for nothing is found out too.
@@ -165,3 +165,15 @@ def fft_shard(shard: Shard, operand: Any) -> Any:
     if shard.param("fft_type") is FftType.IRFFT:
         lengths[-1] = 2 * (lengths[-1] - 1)
     return shard.bind(operand, fft_lengths=tuple(lengths))
+
+
+def geqp3_shard(shard: Shard, matrix: Any, pivots: Any) -> Any:
+    """A pivoted factorization.
+
+    Raises:
+        ValueError: there is not one pivot to a column. The primitive does not check this and hands
+            both to LAPACK, which then writes past the end of the shorter one.
+    """
+    if pivots.shape[-1] != matrix.shape[-1]:
+        raise ValueError(f"{pivots.shape[-1]} pivots for {matrix.shape[-1]} columns")
+    return shard.bind(matrix, pivots)
