@@ -10,7 +10,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from jax.tree_util import keystr
+from jax.tree_util import GetAttrKey, keystr
 
 from shardwright.errors import CaptureError
 from shardwright.jax_bridge import PyTreeDef
@@ -58,8 +58,42 @@ def flatten_result(result: Any) -> Leaves:
     return Leaves(names=names, values=tuple(leaf for _, leaf in paths), tree=tree)
 
 
+def refuse_lost_changes(
+    before: Sequence[Any], names: Sequence[str], after: Any, result: Leaves
+) -> None:
+    """Refuse a step that gives an argument's attribute a new array without returning it.
+
+    Args:
+        before: leaves of the arguments that the step was called with.
+        names: one per leaf.
+        after: the arguments as the step left them.
+        result: what the step returned.
+
+    Raises:
+        CaptureError: an object was changed in place, and its new arrays would be lost.
+    """
+    known = {id(leaf) for leaf in (*before, *result.values)}
+    leaves = jax.tree_util.tree_flatten_with_path(after)[0]
+    lost = [
+        names[position] if len(leaves) == len(names) else keystr(path)
+        for position, (path, leaf) in enumerate(leaves)
+        if id(leaf) not in known and any(isinstance(key, GetAttrKey) for key in path)
+    ]
+    if lost:
+        raise CaptureError(
+            f"the step changes {len(lost)} arrays of its arguments in place, first {lost[0]},"
+            " and does not return them",
+            hint="take the state apart and return it: nnx.split before, nnx.merge inside the step",
+        )
+
+
 def dotted(root: str, path: Sequence[Any]) -> str:
-    """A pytree path as text with dots, such as ``params.layers.3.w``."""
+    """A pytree path as text with dots, such as ``params.layers.3.w``.
+
+    A last attribute called ``value`` is left out: it is how flax.nnx wraps every array.
+    """
+    if path and path[-1] == GetAttrKey("value"):
+        path = path[:-1]
     parts = [_key_text(key) for key in path]
     return ".".join([root, *[part for part in parts if part]])
 

@@ -71,7 +71,7 @@ def _fields(value: Any) -> Iterable[tuple[str, Any]] | None:
         return [(field, getattr(value, field)) for field in value._fields]
     if isinstance(value, jax.sharding.NamedSharding):
         return [("mesh", tuple(value.mesh.shape.items())), ("spec", tuple(value.spec))]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(value) and not callable(value):
         return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
     return None
 

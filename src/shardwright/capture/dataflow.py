@@ -24,9 +24,18 @@ CONTRACTIONS = frozenset(
 """Operators that trained tensors feed: products, convolutions, lookups and opaque kernels."""
 
 
-def feeds_outputs(graph: Graph, outputs: Iterable[int]) -> set[int]:
-    """Every tensor that the given tensors depend on, themselves included."""
-    walker = _Needs(sources=frozenset(), needed=set(outputs))
+def feeds_outputs(
+    graph: Graph, outputs: Iterable[int], *, once: frozenset[int] = frozenset()
+) -> set[int]:
+    """Every tensor that the given tensors depend on, themselves included.
+
+    Args:
+        graph: the step.
+        outputs: where to begin.
+        once: ids of scans of which only one trip counts: what a carry became in one trip is not
+            followed into the next.
+    """
+    walker = _Needs(sources=frozenset(), needed=set(outputs), once=once)
     walker.run(graph.ops)
     return walker.needed
 
@@ -45,6 +54,7 @@ class _Needs:
 
     sources: frozenset[str]
     needed: set[int] = field(default_factory=set)
+    once: frozenset[int] = frozenset()
 
     def run(self, ops: tuple[Op, ...]) -> None:
         for op in reversed(ops):
@@ -62,7 +72,7 @@ class _Needs:
         (body,) = op.regions
         consts, carries = _count(op, "num_consts"), _count(op, "num_carry")
         self.link(op.results, body.outputs)
-        self.loop(body, consts, carries)
+        self.loop(body, consts, 0 if op.id in self.once else carries)
         self.link(body.inputs, op.operands)
 
     def while_loop(self, op: Op) -> None:

@@ -1,38 +1,48 @@
 """State: which outputs are the next values of which inputs.
 
 A step takes its state and returns it anew, so some sub-tree of its result has the structure, shapes
-and element types of some sub-tree of its arguments. The largest such pairs come first. Equal
-structure alone convinces for sub-trees of several leaves; a single array must also behave like
-state, since a loss has the shape of a counter and a reconstruction that of its batch.
+and element types of some sub-tree of its arguments. The largest such pairs come first; among equal
+candidates the one whose name ends alike, then the first. Equal structure alone convinces for
+sub-trees of several leaves. A single array must also behave like state, since a loss has the shape
+of a counter and a reconstruction that of its batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from shardwright.capture.arguments import Leaves
 from shardwright.capture.dataflow import feeds_outputs
 from shardwright.capture.trees import SubTree, subtrees
-from shardwright.capture.updates import is_updated_from
-from shardwright.ir import Graph, Tensor
+from shardwright.capture.updates import update_sources
+from shardwright.ir import Graph, Op, Tensor
+
+_FREE = -1
 
 
 def pair_state(graph: Graph, arguments: Leaves, result: Leaves) -> list[tuple[int, int]]:
     """(position of an argument's leaf, position of a result's leaf) of each state tensor."""
-    sides = [
-        subtrees(leaves.tree, leaves.names, [_type(graph.tensor(i)) for i in rows], depth)
-        for leaves, rows, depth in (
-            (arguments, graph.inputs[: len(arguments.names)], 1),
-            (result, graph.outputs, 0),
-        )
-    ]
+    count = len(arguments.names)
+    before = _subtrees_of(graph, arguments, graph.inputs[:count], parts_at=2)
+    after = _subtrees_of(graph, result, graph.outputs, parts_at=1)
     matcher = _Matcher(
-        graph=graph, num_inputs=len(arguments.names), taken=[-1] * len(arguments.names)
+        graph=graph,
+        candidates=_Candidates.of(before),
+        producers={row: op for op in graph.ops for row in op.results},
+        replaced_by=[_FREE] * count,
     )
-    matcher.run(*sides)
-    return [(i, o) for i, o in enumerate(matcher.taken) if o >= 0]
+    for tree in sorted(after, key=lambda tree: -tree.size):
+        matcher.match(tree)
+    return [(i, o) for i, o in enumerate(matcher.replaced_by) if o != _FREE]
+
+
+def _subtrees_of(
+    graph: Graph, leaves: Leaves, rows: Sequence[int], *, parts_at: int
+) -> list[SubTree]:
+    types = [_type(graph.tensor(row)) for row in rows]
+    return subtrees(leaves.tree, leaves.names, types, parts_at=parts_at)
 
 
 def _type(tensor: Tensor) -> tuple[tuple[int, ...], str]:
@@ -41,83 +51,129 @@ def _type(tensor: Tensor) -> tuple[tuple[int, ...], str]:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class _Candidates:
+    """Sub-trees of the arguments by signature, and by signature and the end of their name."""
+
+    by_signature: dict[object, list[SubTree]] = field(default_factory=dict)
+    by_ending: dict[tuple[object, str], list[SubTree]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, trees: Sequence[SubTree]) -> _Candidates:
+        index = cls()
+        for tree in trees:
+            index.by_signature.setdefault(tree.signature, []).append(tree)
+            for ending in _endings(tree.path):
+                index.by_ending.setdefault((tree.signature, ending), []).append(tree)
+        return index
+
+    def alike(self, tree: SubTree) -> Iterator[SubTree]:
+        """Candidates whose name ends as the sub-tree's does, longest common ending first."""
+        for ending in _endings(tree.path):
+            yield from self.by_ending.get((tree.signature, ending), ())
+
+    def equal(self, tree: SubTree) -> Sequence[SubTree]:
+        """All candidates of the sub-tree's structure and leaves, in order of the arguments."""
+        return self.by_signature.get(tree.signature, ())
+
+
+def _endings(path: str) -> list[str]:
+    """Ends of a dotted name that hold a word, the longest first; numbers alone say nothing."""
+    parts = path.split(".")
+    endings = [".".join(parts[start:]) for start in range(len(parts))]
+    return [ending for ending in endings if not ending.replace(".", "").isdigit()]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class _Matcher:
-    """The pairs so far: for each argument leaf the result leaf that replaces it, or -1."""
+    """The pairs so far: for each leaf of the arguments the leaf of the result that replaces it."""
 
     graph: Graph
-    num_inputs: int
-    taken: list[int]
-    done: set[int] = field(default_factory=set)
+    candidates: _Candidates
+    producers: Mapping[int, Op]
+    replaced_by: list[int]
+    matched: set[int] = field(default_factory=set)
 
-    def run(self, before: Sequence[SubTree], after: Sequence[SubTree]) -> None:
-        by_signature: dict[object, list[SubTree]] = {}
-        for tree in before:
-            by_signature.setdefault(tree.signature, []).append(tree)
-        for tree in sorted(after, key=lambda t: -t.size):
-            if self.done.isdisjoint(range(tree.start, tree.stop)):
-                found = self.best(tree, by_signature.get(tree.signature, ()))
-                if found is not None:
-                    self.pair(found, tree)
+    def match(self, after: SubTree) -> None:
+        """Pair a sub-tree of the result with the best candidate that behaves like state."""
+        if not self.matched.isdisjoint(range(after.start, after.stop)):
+            return
+        evidence = _Evidence(graph=self.graph, producers=self.producers, after=after)
+        before = self.first_free(self.candidates.alike(after), evidence, is_alike=True)
+        if before is None:
+            before = self.first_free(self.candidates.equal(after), evidence, is_alike=False)
+        if before is not None:
+            for offset in range(before.size):
+                self.replaced_by[before.start + offset] = after.start + offset
+                self.matched.add(after.start + offset)
 
-    def pair(self, before: SubTree, after: SubTree) -> None:
-        for offset in range(before.size):
-            self.taken[before.start + offset] = after.start + offset
-            self.done.add(after.start + offset)
+    def first_free(
+        self,
+        candidates: Iterator[SubTree] | Sequence[SubTree],
+        evidence: _Evidence,
+        *,
+        is_alike: bool,
+    ) -> SubTree | None:
+        for before in candidates:
+            replaced = self.replaced_by[before.start : before.stop]
+            is_free = all(leaf == _FREE for leaf in replaced)
+            if is_free and self.is_state(before, evidence, is_alike=is_alike):
+                return before
+        return None
 
-    def best(self, after: SubTree, candidates: Sequence[SubTree]) -> SubTree | None:
-        """The free candidate of the most alike name, then in order, that behaves like state."""
-        free = [c for c in candidates if all(o < 0 for o in self.taken[c.start : c.stop])]
-        free.sort(key=lambda c: -_alike(c.path, after.path))
-        return next((c for c in free if self.is_state(c, after)), None)
-
-    def is_state(self, before: SubTree, after: SubTree) -> bool:
-        alike = _alike(before.path, after.path) > 0
-        if self.is_handed_through(before, after):
-            return (alike or before.index == after.index) and self.leaves_data(before)
+    def is_state(self, before: SubTree, evidence: _Evidence, *, is_alike: bool) -> bool:
+        if evidence.is_handed_through(before):
+            is_same_place = before.index == evidence.after.index
+            return (is_alike or is_same_place) and self.leaves_data(before)
         if before.size > 1:
             return True
-        row = self.graph.inputs[before.start]
-        if self.graph.tensor(row).rank == 0:
-            return alike or self.is_own_successor(before, after)
-        is_update = is_updated_from(self.graph, self.graph.outputs[after.start], row)
-        return (alike or is_update) and self.leaves_data(before)
-
-    def is_handed_through(self, before: SubTree, after: SubTree) -> bool:
-        inputs = self.graph.inputs[before.start : before.stop]
-        return inputs == self.graph.outputs[after.start : after.stop]
-
-    def is_own_successor(self, before: SubTree, after: SubTree) -> bool:
-        """Whether an output depends on one input and, beside that, on constants or scalars only."""
-        row = self.graph.inputs[before.start]
-        needed = feeds_outputs(self.graph, [self.graph.outputs[after.start]])
-        used = needed.intersection(self.graph.inputs)
-        return row in used and all(self.graph.tensor(i).rank == 0 for i in used)
+        if self.graph.tensor(self.graph.inputs[before.start]).rank == 0:
+            return is_alike or evidence.is_own_successor(before)
+        return (is_alike or evidence.is_update(before)) and self.leaves_data(before)
 
     def leaves_data(self, before: SubTree) -> bool:
-        """Whether, with this pair, some input is still left that can be the step's data."""
-        if all(o < 0 for o in self.taken) and before.size < self.num_inputs:
+        """Whether, with this pair, some input is left that can be the step's data.
+
+        The first pair may always be made: a step on state alone makes its own data.
+        """
+        if all(leaf == _FREE for leaf in self.replaced_by):
             return True
-        for position, row in enumerate(self.graph.inputs):
-            is_state = position < self.num_inputs and self.taken[position] >= 0
-            if is_state or before.start <= position < before.stop:
-                continue
-            tensor = self.graph.tensor(row)
-            if tensor.rank > 0 or tensor.dtype.startswith("key<"):
-                return True
-        return before.size == self.num_inputs
+        taken = {i for i, leaf in enumerate(self.replaced_by) if leaf != _FREE}
+        taken.update(range(before.start, before.stop))
+        rest = (row for i, row in enumerate(self.graph.inputs) if i not in taken)
+        return any(
+            self.graph.tensor(row).rank > 0 or self.graph.tensor(row).dtype.startswith("key<")
+            for row in rest
+        )
 
 
-def _alike(a: str, b: str) -> int:
-    """How many parts at the end of two dotted names agree; numbers alone say nothing."""
-    same = 0
-    named = 0
-    for x, y in zip(_reversed_parts(a), _reversed_parts(b), strict=False):
-        if x != y:
-            break
-        same += 1
-        named += not x.isdigit()
-    return same if named else 0
+@final
+@dataclass(kw_only=True)
+class _Evidence:
+    """What the graph says about one sub-tree of the result; looked up when first asked."""
 
+    graph: Graph
+    producers: Mapping[int, Op]
+    after: SubTree
+    updated: frozenset[int] | None = None
+    read: frozenset[int] | None = None
 
-def _reversed_parts(path: str) -> Iterator[str]:
-    return reversed(path.split("."))
+    def is_handed_through(self, before: SubTree) -> bool:
+        """Whether the sub-tree is the argument itself, unchanged."""
+        inputs = self.graph.inputs[before.start : before.stop]
+        return inputs == self.graph.outputs[self.after.start : self.after.stop]
+
+    def is_update(self, before: SubTree) -> bool:
+        """Whether a single array is the argument's next value, worked out element by element."""
+        if self.updated is None:
+            output = self.graph.outputs[self.after.start]
+            self.updated = update_sources(self.graph, self.producers, output)
+        return self.graph.inputs[before.start] in self.updated
+
+    def is_own_successor(self, before: SubTree) -> bool:
+        """Whether a scalar follows from the argument and other scalars alone, like a counter."""
+        if self.read is None:
+            output = self.graph.outputs[self.after.start]
+            self.read = frozenset(self.graph.inputs) & feeds_outputs(self.graph, [output])
+        is_scalar = all(self.graph.tensor(row).rank == 0 for row in self.read)
+        return is_scalar and self.graph.inputs[before.start] in self.read

@@ -11,7 +11,7 @@ from shardwright.capture.arguments import Leaves
 from shardwright.capture.dataflow import feeds_contraction, feeds_outputs
 from shardwright.capture.pairing import pair_state
 from shardwright.errors import CaptureError, did_you_mean
-from shardwright.ir import Graph, Role, Tensor
+from shardwright.ir import Graph, Op, Role, Tensor
 from shardwright.ir.dtypes import is_floating
 from shardwright.ir.graph import STATE_ROLES
 
@@ -116,8 +116,30 @@ def _trained(graph: Graph) -> set[int]:
     floating = {row for row in graph.inputs if is_floating(graph.tensor(row).dtype)}
     if not metrics:
         return floating & products
-    seen = feeds_outputs(graph, metrics) & floating
+    seen = feeds_outputs(graph, metrics, once=_training_loops(graph)) & floating
     return seen & products if products else seen
+
+
+def _training_loops(graph: Graph) -> frozenset[int]:
+    """Scans that run whole steps: they carry state in and its next value out.
+
+    In one step the loss depends on the parameters, not on the moments; over several steps it
+    depends on both, so only one trip may count.
+    """
+    pairs = set(graph.state_pairs)
+    return frozenset(
+        op.id
+        for op in graph.ops
+        if op.kind == "scan"
+        and not pairs.isdisjoint(zip(_carried_in(op), op.results, strict=False))
+    )
+
+
+def _carried_in(op: Op) -> tuple[int, ...]:
+    consts, carries = op.attribute("num_consts"), op.attribute("num_carry")
+    if not isinstance(consts, int) or not isinstance(carries, int):
+        return ()
+    return op.operands[consts : consts + carries]
 
 
 def _unpaired_role(tensor: Tensor, name: str, graph: Graph) -> Role:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import jax
 
-from shardwright.capture.arguments import Leaves, flatten_result
+from shardwright.capture.arguments import Leaves, flatten_result, refuse_lost_changes
 from shardwright.capture.source import line_of_exception
 from shardwright.errors import CaptureError, ShardwrightError
 from shardwright.jax_bridge import ClosedJaxpr
@@ -62,6 +62,7 @@ def trace_step(step: Callable[..., Any], arguments: Leaves) -> Traced:
     def flat_step(*leaves: Any) -> tuple[Any, ...]:
         args, kwargs = jax.tree.unflatten(arguments.tree, leaves)
         result = flatten_result(step(*args, **kwargs))
+        refuse_lost_changes(leaves, arguments.names, (args, kwargs), result)
         results.append(result)
         return result.values
 

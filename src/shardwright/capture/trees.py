@@ -19,7 +19,7 @@ class SubTree:
         stop: position after its last leaf.
         path: dotted name of the sub-tree; a leaf's own name for a leaf.
         signature: equal for two sub-trees of one structure and equal leaves.
-        index: position among its siblings under the root; -1 for the root itself.
+        index: which argument, or which part of the result, it lies in; -1 for the whole result.
     """
 
     start: int
@@ -35,7 +35,7 @@ class SubTree:
 
 
 def subtrees(
-    tree: PyTreeDef, names: Sequence[str], leaves: Sequence[Hashable], roots: int
+    tree: PyTreeDef, names: Sequence[str], leaves: Sequence[Hashable], *, parts_at: int
 ) -> list[SubTree]:
     """Every sub-tree with a leaf, outer before inner, in order of the leaves.
 
@@ -43,13 +43,15 @@ def subtrees(
         tree: the structure.
         names: dotted name of each leaf.
         leaves: what must be equal for two leaves to be equal: shape and element type.
-        roots: how many levels lie above the siblings that ``index`` counts.
+        parts_at: depth of the parts that ``index`` counts: 2 for ``(args, kwargs)``, whose two
+            upper levels are no sub-trees of the user's; 1 for a result.
     """
     found: list[SubTree] = []
+    first = 0 if parts_at == 1 else parts_at
 
     def walk(node: PyTreeDef, start: int, depth: int, index: int) -> int:
         stop = start + node.num_leaves
-        if node.num_leaves:
+        if node.num_leaves and depth >= first:
             found.append(
                 SubTree(
                     start=start,
@@ -61,7 +63,7 @@ def subtrees(
             )
         position = start
         for number, child in enumerate(node.children()):
-            inner = number if depth <= roots else index
+            inner = number if depth < parts_at else index
             position = walk(child, position, depth + 1, inner)
         return stop
 

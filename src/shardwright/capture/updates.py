@@ -1,4 +1,4 @@
-"""Whether a tensor is another one's next value: the same array, worked on element by element."""
+"""Which tensors another one is the next value of: the same array, worked on element by element."""
 
 from __future__ import annotations
 
@@ -6,45 +6,66 @@ from collections.abc import Mapping
 
 from shardwright.ir import Graph, Op
 
-_MIXING = frozenset(
+_KEEPING = frozenset(
     {
-        "reduce_sum",
-        "dot_general",
-        "ragged_dot_general",
-        "conv_general_dilated",
-        "transpose",
-        "sort",
-        "broadcast_in_dim",
+        "add",
+        "add_any",
+        "and",
+        "clamp",
+        "cond",
+        "convert_element_type",
+        "copy",
+        "copy_p",
+        "div",
+        "dynamic_update_slice",
+        "max",
+        "min",
+        "mul",
+        "name",
+        "neg",
+        "optimization_barrier",
+        "or",
+        "reduce_precision",
+        "rem",
+        "remat2",
+        "scan",
+        "scatter",
+        "scatter-add",
+        "scatter-max",
+        "scatter-min",
+        "scatter-mul",
+        "select_n",
+        "sharding_constraint",
+        "sub",
+        "while",
+        "xor",
     }
 )
-"""Operators whose result is a new array, even where it happens to have an operand's shape."""
+"""Operators by which optimizers, averages and caches make the next value out of the last."""
 
 
-def is_updated_from(graph: Graph, after: int, before: int) -> bool:
-    """Whether ``after`` comes from ``before`` along tensors that all have its shape.
+def update_sources(graph: Graph, producers: Mapping[int, Op], after: int) -> frozenset[int]:
+    """Tensors that ``after`` comes from along tensors that all have its shape.
 
-    An optimizer's update (``w - rate * g``), a moving average and a cache write all do; a layer's
-    output of the same shape as its input does not, unless it is residual. A step inside a loop is
-    followed by position: the loop's result from the operand that starts the carry.
+    An optimizer's update (``w - rate * g``), a moving average and a cache write all lead back to
+    the old value so; a layer's output of the same shape as its input does not, unless it is
+    residual. A step inside a loop is followed by position: from the loop's result to the operand
+    that starts its carry.
     """
-    producers = {row: op for op in graph.ops for row in op.results}
     shape = graph.tensor(after).shape
     seen: set[int] = set()
     waiting = [after]
     while waiting:
         row = waiting.pop()
-        if row == before:
-            return True
-        if row in seen or graph.tensor(row).shape != shape:
-            continue
-        seen.add(row)
-        waiting += _predecessors(producers, row)
-    return False
+        if row not in seen and graph.tensor(row).shape == shape:
+            seen.add(row)
+            waiting += _predecessors(producers, row)
+    return frozenset(seen)
 
 
 def _predecessors(producers: Mapping[int, Op], row: int) -> tuple[int, ...]:
     op = producers.get(row)
-    if op is None or op.kind in _MIXING:
+    if op is None or op.kind not in _KEEPING:
         return ()
     start = _first_carry(op)
     if start is None:
@@ -58,4 +79,5 @@ def _first_carry(op: Op) -> int | None:
     names = {"scan": ("num_consts",), "while": ("cond_nconsts", "body_nconsts")}.get(op.kind)
     if names is None:
         return None
-    return sum(int(str(op.attribute(name, 0))) for name in names)
+    counts = [op.attribute(name, 0) for name in names]
+    return sum(count for count in counts if isinstance(count, int))
