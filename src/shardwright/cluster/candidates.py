@@ -26,7 +26,8 @@ def candidate_meshes(
 
     In order: one flat axis; two axes that split at a border between levels; other two-axis shapes,
     the inner axis within the fast links first (at most 6 shapes of one or two axes that split at
-    no border); three and more axes that split at every border, evenest first; the rest.
+    no border); three and more axes that split at every border; the rest. Among equals the evenest
+    comes first, then the one with the smaller inner axis.
 
     Args:
         topology: the machines.
@@ -34,8 +35,10 @@ def candidate_meshes(
         num_devices: how many devices to use; all by default. One gives the mesh without axes.
 
     Raises:
-        TopologyError: more devices than the topology has, or fewer than one.
+        TopologyError: more devices than the topology has, fewer than one, or too many axes.
     """
+    if not 1 <= max_axes <= len(AXIS_NAMES):
+        raise TopologyError(f"meshes of {max_axes} axes asked for; 1 to {len(AXIS_NAMES)}")
     count = topology.num_devices if num_devices is None else num_devices
     if not 1 <= count <= topology.num_devices:
         raise TopologyError(
@@ -60,9 +63,9 @@ def _borders(topology: Topology, count: int) -> tuple[int, ...]:
 
 def _shapes(count: int, max_axes: int) -> Iterator[tuple[int, ...]]:
     """Ordered factorisations into 1 to ``max_axes`` factors of at least 2, each once."""
-    if max_axes < 1:
-        return
     yield (count,)
+    if max_axes == 1:
+        return
     for first in range(2, count // 2 + 1):
         if count % first == 0:
             for rest in _shapes(count // first, max_axes - 1):

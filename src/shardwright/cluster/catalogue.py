@@ -144,7 +144,8 @@ def device_entry(name: str) -> DeviceEntry:
     entry = find_device(name)
     if entry is None:
         raise TopologyError(
-            f'no device is called "{name}"', hint=did_you_mean(name, device_names())
+            f'no device is called "{name}"',
+            hint=f"{did_you_mean(name, device_names())} (or state its figures in a YAML file)",
         )
     return entry
 

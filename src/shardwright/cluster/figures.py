@@ -7,7 +7,8 @@ Rules, each for want of a better public figure:
   peak. A device with neither figure gets half its bfloat16 peak, the ratio of tf32 to bfloat16 on
   every tensor-core GPU of the table.
 - *Achievable share* of the peak: 0.8 of the best matmul rate that was measured on the device (the
-  column ``measured_bf16_tflops``), over the peak; 0.65 where none was, the middle of the others.
+  column ``measured_bf16_tflops``), over the peak; 0.65 where none was, about the middle of the
+  others.
 - A row may describe a package that JAX sees as several devices (``DEVICES_PER_PACKAGE``); its
   figures are shared out evenly.
 
@@ -34,6 +35,9 @@ _FLOAT8 = (
     "float8_e4m3fnuz",
     "float8_e5m2fnuz",
 )
+
+PEAK_DTYPES = ("float64", "float32", "float16", "bfloat16", *_FLOAT8, "int8")
+"""Element types that a device may state a peak for."""
 
 
 def device_of(row: Row) -> Device:

@@ -1,4 +1,4 @@
-"""Link levels of GPU-like machines: devices in a host or a wider fast domain, hosts on a network."""
+"""Link levels of GPU-like machines: devices in a host or a wider domain, hosts on a network."""
 
 from __future__ import annotations
 

@@ -3,11 +3,11 @@
 The hardware table states no latencies. These are nominal, hold for small messages between
 neighbours, and stand only until a cluster is measured.
 
-**Source**: for GPUs the per-step constants of the ring algorithm with the LL128 protocol in NCCL
-2.27, ``src/graph/tuning.cc``, ``hwLatencies`` (NVLink 1.9, PCI 2.5, network 4.0 us). For EFA the
-two-node all-reduce of small buffers in aws-samples/aws-efa-eks, ``README.md`` (161-195 us over the
-30 steps of a ring of 16). For TPU, "How to Scale Your Model" (jax-ml/scaling-book), part 3,
-question 2 (1 us per hop). Links marked "assumed" in the table below have no public figure.
+**Source**: for GPUs the per-step constants of the ring algorithm with the LL128 protocol in
+NVIDIA/nccl, ``src/graph/tuning.cc``, ``hwLatencies`` (NVLink 1.9, PCI 2.5, network 4.0 us). For EFA
+the two-node all-reduce of small buffers in aws-samples/aws-efa-eks, ``README.md`` (175 us over the
+30 steps of a ring of 16). For TPU "How to Scale Your Model" (jax-ml/scaling-book), ``sharding.md``,
+worked problems (1 us per hop). Links marked "assumed" in the table below have no public figure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LATENCY_S_BY_WORD = (
     ("ENA", 2.0e-5),  # assumed: through the kernel's TCP
     ("TCP", 2.0e-5),  # assumed: through the kernel's TCP
     ("DCN", 2.0e-5),  # assumed: through the kernel's TCP
-    ("EFA", 5.5e-6),
+    ("EFA", 5.8e-6),
 )
 """The first word found in a link's name decides, so ``ENA/EFA`` is the slower of the two."""
 

@@ -20,22 +20,22 @@ from shardwright.cluster.tpu import slice_named, slice_of_devices
 from shardwright.cluster.yaml_file import read_topology
 from shardwright.errors import TopologyError, did_you_mean
 
-_CPU = re.compile(r"^cpu(?::(-?\d+))?$", re.IGNORECASE)
+_CPU = re.compile(r"^(?:cpu(?::(-?\d+))?|(\d+)\s*x\s*cpu)$", re.IGNORECASE)
 _COUNTS = re.compile(r"^(\d+)(?:\s*[x×*]\s*|\s+)(?:(\d+)\s*[x×*]\s*)?(\S.*)$")  # noqa: RUF001
 
 
 def topology(text: str | Path | Topology) -> Topology:
     """The machines that a short text, or a YAML file, names.
 
-    ============================  ==============================================================
-    ``8xH100-80GB-SXM``, ``H100``  devices of the catalogue, in any spelling that is clear
-    ``64xH100``                    more than a host: hosts of the device's usual size (8 for most)
-    ``2x4xA100``                   hosts times devices
-    ``4x p5.48xlarge``             cloud instances and vendor boxes
-    ``v5e-16``, ``2x v5p-128``     TPU slices
-    ``cpu:8``                      virtual CPU devices that share this host's cores
-    ``cluster.yaml``               a file, see ``yaml_file``
-    ============================  ==============================================================
+    ==============================  ============================================================
+    ``8xH100-80GB-SXM``, ``H100``   devices of the catalogue, in any spelling that is clear
+    ``64xH100``                     more than a host: hosts of the device's usual size, mostly 8
+    ``2x4xA100``                    hosts times devices
+    ``4x p5.48xlarge``              cloud instances and vendor boxes
+    ``v5e-16``, ``2x v5p-128``      TPU slices
+    ``cpu:8``                       virtual CPU devices that share this host's cores
+    ``cluster.yaml``                a file, see ``yaml_file``
+    ==============================  ============================================================
 
     Naming devices alone leaves the network open. Then it is that of the device's DGX box, or of
     its commonest instance in the table: one 400 Gb/s port per device for H100 and its successors,
@@ -55,7 +55,7 @@ def topology(text: str | Path | Topology) -> Topology:
 def _named(text: str) -> Topology:
     cpu = _CPU.match(text)
     if cpu:
-        return host_cpu_topology(int(cpu[1] or 1))
+        return host_cpu_topology(int(cpu[1] or cpu[2] or 1))
     counts, name = _split_counts(text)
     if 0 in counts:
         raise TopologyError(f'"{text}" asks for 0 devices; at least 1')
@@ -102,5 +102,6 @@ def _hosts_times_devices(text: str, entry: DeviceEntry, hosts: int, per_host: in
 def _unknown(name: str) -> DeviceEntry:
     known = (*device_names(), *(item.name for item in instances()))
     raise TopologyError(
-        f'no device, instance or file is called "{name}"', hint=did_you_mean(name, known)
+        f'no device or instance is called "{name}"',
+        hint=f"{did_you_mean(name, known)} (or state its figures in a YAML file)",
     )

@@ -20,6 +20,7 @@ stas00/ml-engineering, ``network/README.md``, section on peer-to-peer bandwidth.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -37,7 +38,7 @@ NO_LINK = AxisLink(level="none", bandwidth_bytes_per_s=math.inf, latency_s=0.0)
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """How the groups of one axis use one level.
+    """How the groups of one or more axes use one level.
 
     Attributes:
         level: that they cross.
@@ -68,12 +69,18 @@ def place(mesh: Mesh, topology: Topology) -> PlacedMesh:
         mesh=mesh,
         topology=topology,
         device_ids=tuple(range(mesh.num_devices)),
-        links=tuple(_axis_link(mesh, index, topology) for index in range(len(mesh.axes))),
+        links=tuple(group_link(mesh, (name,), topology) for name in mesh.names),
     )
 
 
-def _axis_link(mesh: Mesh, index: int, topology: Topology) -> AxisLink:
-    crossings = _crossings(mesh, index, topology)
+def group_link(mesh: Mesh, axis_names: Iterable[str], topology: Topology) -> AxisLink:
+    """What each device gets when every group that spans those axes talks at once.
+
+    Raises:
+        TopologyError: the mesh has no axis of that name.
+    """
+    chosen = {name for name in axis_names if mesh.size(name) > 1}
+    crossings = _crossings(mesh, chosen, topology)
     if not crossings:
         return NO_LINK
     slowest = min(crossings, key=lambda crossing: crossing.level.bandwidth_bytes_per_s)
@@ -87,19 +94,19 @@ def _axis_link(mesh: Mesh, index: int, topology: Topology) -> AxisLink:
     )
 
 
-def _crossings(mesh: Mesh, index: int, topology: Topology) -> tuple[Crossing, ...]:
-    """The levels that groups along one axis cross, innermost first.
+def _crossings(mesh: Mesh, chosen: set[str], topology: Topology) -> tuple[Crossing, ...]:
+    """The levels that groups along the chosen axes cross, innermost first.
 
     Two members cross a level when they stand in different units of it but in one unit of the level
     above.
     """
-    groups = _groups(mesh, index)
-    stride = math.prod(axis.size for axis in mesh.axes[index + 1 :])
-    size = groups.shape[1]
+    groups = _groups(mesh, chosen)
+    stride = _stride(groups)
     found = []
     unit_devices = 1
     for level in topology.levels:
-        units = _most_units(groups // unit_devices)
+        in_units = groups // unit_devices
+        units = _most_units(in_units)
         unit_stride = max(1, stride // unit_devices)
         unit_devices *= level.num_units
         outer_units = _most_units(groups // unit_devices)
@@ -108,23 +115,35 @@ def _crossings(mesh: Mesh, index: int, topology: Topology) -> tuple[Crossing, ..
                 Crossing(
                     level=level,
                     num_units=math.ceil(units / outer_units),
-                    members_per_unit=max(1, size // units),
+                    members_per_unit=_fewest_members(in_units),
                     stride_units=unit_stride,
                 )
             )
     return tuple(found)
 
 
-def _groups(mesh: Mesh, index: int) -> npt.NDArray[np.int64]:
-    """Device positions of every group along one axis, one row per group."""
-    shape = [axis.size for axis in mesh.axes]
-    ids = np.arange(mesh.num_devices, dtype=np.int64).reshape(shape)
-    return np.moveaxis(ids, index, -1).reshape(-1, shape[index])
+def _groups(mesh: Mesh, chosen: set[str]) -> npt.NDArray[np.int64]:
+    """Device positions of every group along the chosen axes, one ascending row per group."""
+    order = sorted(range(len(mesh.axes)), key=lambda index: mesh.names[index] in chosen)
+    ids = np.arange(mesh.num_devices, dtype=np.int64).reshape([axis.size for axis in mesh.axes])
+    return ids.transpose(order).reshape(-1, mesh.size_of(chosen))
+
+
+def _stride(groups: npt.NDArray[np.int64]) -> int:
+    """Devices from the first member of a group to the next."""
+    return int(groups[0, 1] - groups[0, 0]) if groups.shape[1] > 1 else 1
 
 
 def _most_units(groups: npt.NDArray[np.int64]) -> int:
     """The most distinct units in any group; positions never fall along a group."""
     return int(1 + (np.diff(groups, axis=1) != 0).sum(axis=1).max(initial=0))
+
+
+def _fewest_members(groups: npt.NDArray[np.int64]) -> int:
+    """The fewest members that any group has in a unit where it has some."""
+    starts = np.ones(groups.shape, dtype=bool)
+    starts[:, 1:] = np.diff(groups, axis=1) != 0
+    return int(np.diff(np.flatnonzero(starts), append=groups.size).min())
 
 
 def _bandwidth(crossings: tuple[Crossing, ...]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from shardwright.units import parse_bytes
@@ -28,6 +29,11 @@ def share(text: str) -> float:
     if not 0 < number <= 1:
         raise ValueError(text)
     return number
+
+
+def memory_bytes(text: str) -> int:
+    """Bytes, more than none, of text such as ``64 GiB``."""
+    return int(_above_zero(parse_bytes(text)))
 
 
 def bytes_per_s(text: str) -> float:
@@ -64,7 +70,7 @@ def _plain_number(text: str) -> float | None:
 
 
 def _above_zero(number: float) -> float:
-    if not number > 0:
+    if not 0 < number < math.inf:
         raise ValueError(number)
     return number
 

@@ -90,7 +90,7 @@ def slice_named(text: str, name: str, *, num_slices: int) -> Topology | None:
     generation = _GENERATIONS[key]
     chips, rest = divmod(int(match[2]), generation.named_per_chip)
     if rest or not 1 <= chips <= generation.max_chips:
-        raise _no_such_slice(text, generation)
+        raise _no_such_slice(text, int(match[2]) / generation.named_per_chip, generation)
     shape = slice_shapes().get(f"{key}-{match[2]}") or _shape(text, chips, generation)
     return _topology(text, generation, shape, num_slices)
 
@@ -106,7 +106,7 @@ def slice_of_devices(text: str, entry: DeviceEntry, num_devices: int) -> Topolog
         return _topology(text, generation, (), 1, devices_per_chip=1)
     chips, rest = divmod(num_devices, generation.devices_per_chip)
     if rest or not 1 <= chips <= generation.max_chips:
-        raise _no_such_slice(text, generation)
+        raise _no_such_slice(text, num_devices / generation.devices_per_chip, generation)
     return _topology(text, generation, _shape(text, chips, generation), 1)
 
 
@@ -114,7 +114,7 @@ def _shape(text: str, chips: int, generation: Generation) -> tuple[int, ...]:
     """The most even grid whose sides are powers of two, smallest side last."""
     exponent = chips.bit_length() - 1
     if chips != 2**exponent:
-        raise _no_such_slice(text, generation)
+        raise _no_such_slice(text, chips, generation)
     low, more = divmod(exponent, generation.num_sides)
     return tuple(2 ** (low + (side < more)) for side in range(generation.num_sides))
 
@@ -188,9 +188,9 @@ def _level(
     )
 
 
-def _no_such_slice(text: str, generation: Generation) -> TopologyError:
+def _no_such_slice(text: str, chips: float, generation: Generation) -> TopologyError:
     return TopologyError(
-        f'"{text}" is no slice of {generation.device_name}: its chips are a power of two, '
+        f'"{text}" is {chips:g} chips; slices of {generation.device_name} have a power of two, '
         f"at most {generation.max_chips}",
-        hint=f"{generation.named_per_chip} counted per chip; state other grids in a YAML file",
+        hint="another size, or state the grid's levels in a YAML file",
     )

@@ -26,10 +26,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from shardwright.cluster.catalogue import device_entry
-from shardwright.cluster.figures import reserve_bytes
+from shardwright.cluster.figures import PEAK_DTYPES, reserve_bytes
 from shardwright.cluster.topology import Device, LinkLevel, Topology
 from shardwright.cluster.yaml_section import Section, open_section
 from shardwright.errors import TopologyError
+from shardwright.units import format_bytes
 
 _TOP = ("name", "device", "levels", "reserve", "shared_compute")
 _DEVICE = ("name", "peaks", "memory", "memory_bandwidth", "matmul_efficiency", "launch")
@@ -46,27 +47,35 @@ def read_topology(path: Path) -> Topology:
     top = open_section(path)
     top.allow(_TOP)
     device = _device(top)
+    reserve = top.reserve_bytes("reserve", default=reserve_bytes(device))
+    if reserve >= device.memory_bytes:
+        raise TopologyError(
+            f"the reserve of {format_bytes(reserve)} leaves nothing of "
+            f"{format_bytes(device.memory_bytes)}",
+            where=top.where("reserve"),
+        )
     return Topology(
         name=top.text("name", default=path.stem),
         device=device,
         levels=tuple(_level(section) for section in top.sections("levels")),
         shared_compute=top.flag("shared_compute"),
-        reserve_bytes=int(top.bytes("reserve", default=reserve_bytes(device))),
+        reserve_bytes=reserve,
     )
 
 
 def _device(top: Section) -> Device:
     section = top.section_or_none("device")
     if section is None:
+        name = top.text("device")
         try:
-            return device_entry(top.text("device")).device
+            return device_entry(name).device
         except TopologyError as error:
             raise TopologyError(error.what, where=top.where("device"), hint=error.hint) from None
     section.allow(_DEVICE)
     return Device(
         name=section.text("name"),
-        peak_flops_per_s=section.rates("peaks"),
-        memory_bytes=int(section.bytes("memory")),
+        peak_flops_per_s=section.rates("peaks", PEAK_DTYPES),
+        memory_bytes=section.memory_bytes("memory"),
         memory_bandwidth_bytes_per_s=section.bytes_per_s("memory_bandwidth"),
         matmul_efficiency=section.share("matmul_efficiency", default=0.65),
         launch_s=section.seconds("launch", default=5e-6),

@@ -61,9 +61,13 @@ class Section:
         """A number in (0, 1]."""
         return self._read(key, quantities.share, "a number above 0, at most 1", default)
 
-    def bytes(self, key: str, *, default: float | None = None) -> float:
-        """Bytes, as in ``64 GiB``."""
-        return self._read(key, parse_bytes, "bytes such as 64 GiB", default)
+    def memory_bytes(self, key: str) -> int:
+        """Bytes, more than none, as in ``64 GiB``."""
+        return self._read(key, quantities.memory_bytes, "bytes such as 64 GiB")
+
+    def reserve_bytes(self, key: str, *, default: int) -> int:
+        """Bytes, perhaps none, as in ``4 GiB``."""
+        return self._read(key, parse_bytes, "bytes such as 4 GiB", default)
 
     def bytes_per_s(self, key: str, *, default: float | None = None) -> float:
         """Bytes per second, as in ``450 GB/s``."""
@@ -77,11 +81,12 @@ class Section:
         """True or false; false when missing."""
         return self._read(key, quantities.flag, "true or false", default=False)
 
-    def rates(self, key: str) -> tuple[tuple[str, float], ...]:
+    def rates(self, key: str, known: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
         """FLOP per second by element type, as in ``{bfloat16: 400 TFLOP/s}``."""
         section = self.section_or_none(key)
         if section is None:
             raise self._bad(key, "a mapping such as {bfloat16: 400 TFLOP/s}")
+        section.allow(known)
         wanted = "a rate such as 400 TFLOP/s"
         return tuple(
             (dtype, section._read(dtype, quantities.flops, wanted)) for dtype in section.nodes
@@ -97,15 +102,15 @@ class Section:
     def sections(self, key: str) -> tuple[Section, ...]:
         """The mappings of a list."""
         node = self._node(key)
-        wanted = "a list of mappings"
         if not isinstance(node, yaml.SequenceNode):
-            raise self._bad(key, wanted)
-        found = []
-        for index, item in enumerate(node.value):
-            if not isinstance(item, yaml.MappingNode):
-                raise self._bad(key, wanted)
-            found.append(_section(self.path, f"{self._full(key)}[{index}]", item))
-        return tuple(found)
+            raise self._bad(key, "a list of mappings")
+        return tuple(self._item(key, index, item) for index, item in enumerate(node.value))
+
+    def _item(self, key: str, index: int, node: yaml.Node) -> Section:
+        label = f"{self._full(key)}[{index}]"
+        if not isinstance(node, yaml.MappingNode):
+            raise _not_what_is_wanted(self.path, label, node, "a mapping")
+        return _section(self.path, label, node)
 
     def _read(
         self,
@@ -135,12 +140,7 @@ class Section:
         return self.nodes[key]
 
     def _bad(self, key: str, wanted: str) -> TopologyError:
-        node = self.nodes[key]
-        kind = "list" if isinstance(node, yaml.SequenceNode) else "mapping"
-        given = f'"{node.value}"' if isinstance(node, yaml.ScalarNode) else f"a {kind}"
-        return TopologyError(
-            f'"{self._full(key)}" is {given}, not {wanted}', where=f"{self.path}:{_line(node)}"
-        )
+        return _not_what_is_wanted(self.path, self._full(key), self.nodes[key], wanted)
 
     def _full(self, key: str) -> str:
         return f"{self.label}.{key}" if self.label else key
@@ -172,10 +172,18 @@ def open_section(path: Path) -> Section:
 def _section(path: Path, label: str, node: yaml.MappingNode) -> Section:
     nodes: dict[str, yaml.Node] = {}
     for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise TopologyError("a key is no plain text", where=f"{path}:{_line(key)}")
         if key.value in nodes:
             raise TopologyError(f'the key "{key.value}" stands twice', where=f"{path}:{_line(key)}")
         nodes[str(key.value)] = value
     return Section(path=path, label=label, line=_line(node), nodes=nodes)
+
+
+def _not_what_is_wanted(path: Path, label: str, node: yaml.Node, wanted: str) -> TopologyError:
+    kind = "list" if isinstance(node, yaml.SequenceNode) else "mapping"
+    given = f'"{node.value}"' if isinstance(node, yaml.ScalarNode) else f"a {kind}"
+    return TopologyError(f'"{label}" is {given}, not {wanted}', where=f"{path}:{_line(node)}")
 
 
 def _line(node: yaml.Node) -> int:
