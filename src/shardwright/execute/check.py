@@ -31,7 +31,8 @@ class LeafDifference:
     Attributes:
         name: the user's name, or the path in the step's result.
         step: after which step, from 1.
-        difference: the largest difference, over the largest magnitude on one device.
+        difference: the largest difference, over the largest magnitude on one device; for state,
+            over the step's largest update where that is larger.
         tolerance: what is allowed of that.
         index: where the largest difference is.
         planned: the planned program's number there.
@@ -149,7 +150,7 @@ class _Pair:
         for step in range(1, steps + 1):
             planned = self._planned(ours)
             single = [_to_host(leaf) for leaf in reference(*map(_to_jax, theirs))]
-            leaves = self._differences(planned, single, step)
+            leaves = self._differences(planned, single, step, self._largest_update(theirs, single))
             scalars += [leaf for leaf in leaves if not leaf.index]
             norms.append((self._feed_back(ours, planned), self._feed_back(theirs, single)))
         return CheckResult(
@@ -176,13 +177,44 @@ class _Pair:
                 total += float(np.sum(change * change))
         return math.sqrt(total)
 
+    def _largest_update(
+        self, inputs: Sequence[_Host | _Key], outputs: Sequence[_Host | _Key]
+    ) -> float:
+        """The largest change of any state on one device in one step."""
+        graph, largest = self.program.graph, 0.0
+        for before, after in graph.state_pairs:
+            old = inputs[graph.inputs.index(before)]
+            new = outputs[graph.outputs.index(after)]
+            if isinstance(new, _Key) or isinstance(old, _Key) or not new.size:
+                continue
+            if _is_floating(new):
+                change = np.abs(new.astype(np.float64) - old.astype(np.float64))
+                largest = max(largest, float(np.max(change)))
+        return largest if math.isfinite(largest) else 0.0
+
     def _differences(
-        self, planned: Sequence[_Host | _Key], single: Sequence[_Host | _Key], step: int
+        self,
+        planned: Sequence[_Host | _Key],
+        single: Sequence[_Host | _Key],
+        step: int,
+        least_scale: float,
     ) -> list[LeafDifference]:
-        names = self._names()
+        # Some state has no gradient but rounding (a key's bias under softmax): its own size is
+        # noise, so state is never compared more finely than the largest update of the step.
+        graph, names = self.program.graph, self._names()
+        state = {after for _, after in graph.state_pairs}
         return [
-            _difference(name, step, _words(ours), _words(theirs), self.tolerance)
-            for name, ours, theirs in zip(names, planned, single, strict=True)
+            _difference(
+                name,
+                step,
+                _words(ours),
+                _words(theirs),
+                tolerance=self.tolerance,
+                least_scale=least_scale if tensor_id in state else 0.0,
+            )
+            for name, tensor_id, ours, theirs in zip(
+                names, graph.outputs, planned, single, strict=True
+            )
         ]
 
     def _names(self) -> list[str]:
@@ -195,7 +227,13 @@ class _Pair:
 
 
 def _difference(
-    name: str, step: int, ours: _Host, theirs: _Host, tolerance: float | None
+    name: str,
+    step: int,
+    ours: _Host,
+    theirs: _Host,
+    *,
+    tolerance: float | None,
+    least_scale: float,
 ) -> LeafDifference:
     if not _is_floating(theirs):
         tolerance = 0.0
@@ -208,7 +246,7 @@ def _difference(
     apart = np.where(np.isnan(apart), np.inf, apart)
     index = np.unravel_index(int(np.argmax(apart)), apart.shape) if apart.size else ()
     finite = np.abs(b[np.isfinite(b)])
-    scale = float(finite.max()) if finite.size else 0.0
+    scale = max(float(finite.max()) if finite.size else 0.0, least_scale)
     largest = float(apart[index]) if apart.size else 0.0
     return LeafDifference(
         name=name,

@@ -36,13 +36,15 @@ class Entry:
         return _sorted_leaves(self.signature, leaves)
 
     def is_safe(self, args: tuple[Any, ...]) -> bool:
-        """Whether every donated array is there, and none is given twice."""
-        try:
-            leaves = jax.tree_util.tree_leaves([args[i] for i in self.donated_args or ()])
-            gone = True in [leaf.is_deleted() for leaf in leaves]
-        except (AttributeError, IndexError):  # Not JAX's array, or too few arguments.
+        """Whether no array is gone, and none given twice: a donated one may be given only once."""
+        leaves = jax.tree_util.tree_leaves(args)
+        if len(set(map(id, leaves))) != len(leaves):
             return False
-        return not gone and len(set(map(id, leaves))) == len(leaves)
+        try:
+            return True not in [leaf.is_deleted() for leaf in leaves]
+        except AttributeError:  # A numpy array among them.
+            held = [leaf for leaf in leaves if hasattr(leaf, "is_deleted")]
+            return True not in [leaf.is_deleted() for leaf in held]
 
 
 def entry(

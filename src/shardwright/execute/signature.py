@@ -75,15 +75,18 @@ class Signature:
         Raises:
             ExecuteError: a leaf is gone, because an earlier step took its memory.
         """
-        taken: set[int] = set()
+        given, taken = set[int](), set[int]()
         placed = []
         for position, leaf in enumerate(leaves):
             self._check_alive(position, leaf)
             leaf = self._moved(position, leaf)
-            if position in self.donated or taken:
+            address = int(leaf.addressable_data(0).unsafe_buffer_pointer())
+            donated = position in self.donated
+            if address in (given if donated else taken):
+                leaf = _copied(leaf, self.shardings[position])
                 address = int(leaf.addressable_data(0).unsafe_buffer_pointer())
-                if address in taken:
-                    leaf = _copied(leaf, self.shardings[position])
+            given.add(address)
+            if donated:
                 taken.add(address)
             placed.append(leaf)
         return placed

@@ -108,6 +108,31 @@ def test_one_array_given_twice_is_copied(tiny: Program) -> None:
     np.testing.assert_allclose(again["w"], (state()["w"] + expected(1)[1]) / 2)
 
 
+def test_state_may_stand_in_for_another_argument() -> None:
+    def step(w: Any, target: Any) -> Any:
+        return w * 2 - target
+
+    captured = capture(step, state()["w"], state()["w"])
+    program = build(captured, hand_plan(captured.graph, MESH, resting=RESTING))
+    assert program.signature.donated == {0}
+    w = program(state()["w"], state()["w"])
+    for _ in range(2):
+        w = program(w, w)
+    np.testing.assert_array_equal(w, state()["w"])
+
+
+def test_one_batch_given_twice_is_passed_on() -> None:
+    def step(w: Any, x: Any, y: Any) -> Any:
+        return w + (x * y).sum()
+
+    captured = capture(step, state()["w"], BATCH, BATCH)
+    program = build(captured, hand_plan(captured.graph, MESH, resting=RESTING))
+    w, batch, same = program.place(state()["w"], *[jnp.asarray(BATCH)] * 2)
+    x, y = program.signature.place([w, batch, batch])[1:]
+    assert x is y and same is not w
+    np.testing.assert_array_equal(program(w, x, y), state()["w"] + 64)
+
+
 def test_two_views_of_one_memory_are_copied(tiny: Program) -> None:
     captured = capture(tiny_step, state(), BATCH)
     fresh = build(captured, hand_plan(captured.graph, MESH, resting=RESTING))
