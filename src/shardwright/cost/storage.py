@@ -64,17 +64,19 @@ def storage_of(flat: FlatGraph) -> Storage:
     first = np.full(count, -1, dtype=np.int64)
     last = np.array(flat.live_until, dtype=np.int64)
     end = len(flat.ops)
-    reader_kinds = _fused_until(flat)
     for tensor_id in flat.graph.inputs:
         stored[tensor_id], first[tensor_id] = True, 0
     for position, flat_op in enumerate(flat.ops):
-        op = flat_op.op
-        for tensor_id in op.results:
+        for tensor_id in flat_op.op.results:
             first[tensor_id] = position
-            if _is_view(op):
-                owner[tensor_id] = owner[op.operands[0]]
-            elif op.kind not in _CHEAP or reader_kinds[tensor_id] > position:
-                stored[tensor_id] = True
+            if _is_view(flat_op.op):
+                owner[tensor_id] = owner[flat_op.op.operands[0]]
+    read_from_memory, remade = _read_from_memory(flat, owner, first), _remade(flat)
+    for flat_op in flat.ops:
+        for tensor_id in flat_op.op.results:
+            if owner[tensor_id] == tensor_id and tensor_id not in remade:
+                is_fusible = flat_op.op.kind in _CHEAP
+                stored[tensor_id] = not is_fusible or tensor_id in read_from_memory
     for before, after in flat.graph.state_pairs:
         last[before] = end
         if after != before:
@@ -89,19 +91,32 @@ def _is_view(op: Op) -> bool:
     return op.kind in _VIEWS and len(op.operands) == 1
 
 
-def _fused_until(flat: FlatGraph) -> list[int]:
-    """For each tensor the last position that reads it from memory; -1 when all are fused."""
-    writer: dict[int, int] = {}
-    until = [-1] * len(flat.graph.tensors)
+def _read_from_memory(
+    flat: FlatGraph, owner: NDArray[np.int64], first: NDArray[np.int64]
+) -> set[int]:
+    """Values that some reader cannot take from a fused neighbour; views pass the question on."""
+    read: set[int] = set()
     for position, flat_op in enumerate(flat.ops):
+        if _is_view(flat_op.op):
+            continue
         fused = flat_op.op.kind in _READS_FUSED
         for tensor_id in flat_op.op.operands:
-            near = position - writer.get(tensor_id, position) < KEPT_DISTANCE
-            if not (fused and near):
-                until[tensor_id] = position
-        for tensor_id in flat_op.op.results:
-            writer[tensor_id] = position
-    return until
+            root = int(owner[tensor_id])
+            if not (fused and position - first[root] < KEPT_DISTANCE):
+                read.add(root)
+    return read
+
+
+def _remade(flat: FlatGraph) -> set[int]:
+    """Values made of constants alone, such as masks: each reader makes its own."""
+    tensors = flat.graph.tensors
+    remade = {tensor.id for tensor in tensors if tensor.rank == 0 or tensor.value is not None}
+    for flat_op in flat.ops:
+        op = flat_op.op
+        is_made = op.kind in _CHEAP or _is_view(op)
+        if is_made and all(tensor_id in remade for tensor_id in op.operands):
+            remade.update(op.results)
+    return {tensor_id for tensor_id in remade if tensors[tensor_id].rank}
 
 
 def live_bytes(storage: Storage, size_bytes: NDArray[np.int64], length: int) -> NDArray[np.int64]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import final
 
 from shardwright.cluster import Mesh, Topology
-from shardwright.cluster.place import candidate_meshes, place
+from shardwright.cluster.candidates import candidate_meshes
+from shardwright.cluster.place import place
 from shardwright.cost.storage import Storage, storage_of
 from shardwright.ir import Graph
 from shardwright.plan.record import Plan, Provenance

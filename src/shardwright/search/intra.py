@@ -107,6 +107,11 @@ class _MeshSearch:
         choice: tuple[int, ...] | None = None
         is_exact = True
         for _ in range(_MAX_ROUNDS):
+            if any(
+                self.memory.fixed_bytes(position) >= allowed
+                for position, allowed in zip(limits.positions, limits.allowed_bytes, strict=True)
+            ):
+                return self.overflows(choice)
             left_s = max(deadline - time.monotonic(), 1.0)
             solution = self.solve(limits, left_s, start)
             if is_exact and solution.choice is not None:
@@ -119,14 +124,14 @@ class _MeshSearch:
             peak = int(timeline[position])
             if peak <= self.budget_bytes:
                 return self.found(choice, bound, peak, solution)
-            transient = int(self.memory.transients(choice)[position])
-            is_exact = is_exact and transient == 0
-            held = self.budget_bytes - transient
             if position in limits.positions:
+                # What one operator holds for a moment depends on two nodes at once, which a row
+                # cannot say: the row is tightened by what the last choice held too much.
                 before = limits.allowed_bytes[limits.positions.index(position)]
-                held = min(held, before - (peak - self.budget_bytes))
-                is_exact = False
-            limits = limits.tighten(position, held)
+                held = max(before - (peak - self.budget_bytes), before // 2)
+                limits, is_exact = limits.tighten(position, held), False
+            else:
+                limits = limits.tighten(position, self.budget_bytes)
             start = solution.choice
         return self.overflows(choice)
 

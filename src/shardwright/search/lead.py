@@ -34,10 +34,10 @@ _DECIDING_KINDS = frozenset(
         "gather",
         "scatter",
         "scatter-add",
-        "scatter_mul",
-        "scatter_min",
-        "scatter_max",
-        "scatter_sub",
+        "scatter-max",
+        "scatter-min",
+        "scatter-mul",
+        "scatter-sub",
         "shard.carry",
     }
 )

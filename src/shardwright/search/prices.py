@@ -17,7 +17,8 @@ from shardwright.ir import Tensor
 from shardwright.ir.dtypes import itemsize_bytes
 from shardwright.search.fold import FoldedGraph, FoldedOp
 from shardwright.sharding import Collective, Sharding, Strategy
-from shardwright.sharding.reshard import Reshard, reshard
+from shardwright.sharding.atlas import Atlas
+from shardwright.sharding.reshard import Reshard
 from shardwright.sharding.strategy import own_collectives
 
 
@@ -43,9 +44,7 @@ class Prices:
     """Prices of one placed mesh."""
 
     placed: PlacedMesh
-    known: dict[tuple[tuple[int, ...], int, Sharding, Sharding], Reshard] = field(
-        default_factory=dict, repr=False
-    )
+    atlases: dict[tuple[tuple[int, ...], int], Atlas] = field(default_factory=dict, repr=False)
     price: CollectivePrice = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -53,23 +52,22 @@ class Prices:
 
     def reshard(self, tensor: Tensor, source: Sharding, target: Sharding) -> Reshard:
         """The cheapest path between two shardings of a tensor."""
-        itemsize = itemsize_bytes(tensor.dtype)
-        key = (tensor.shape, itemsize, source, target)
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = reshard(
-                tensor.shape, itemsize, source, target, self.placed.mesh, self.price
-            )
-        return found
+        return self.atlas(tensor).path(source, target)
 
     def reshard_matrix(
         self, tensor: Tensor, sources: Sequence[Sharding], targets: Sequence[Sharding]
     ) -> NDArray[np.float64]:
         """Seconds of one reshard from each of ``sources`` (rows) to each of ``targets``."""
-        return np.array(
-            [[self.reshard(tensor, s, t).price for t in targets] for s in sources],
-            dtype=np.float64,
-        )
+        return self.atlas(tensor).matrix(sources, targets)
+
+    def atlas(self, tensor: Tensor) -> Atlas:
+        """Every sharding of tensors of that shape and element size, and the ways between them."""
+        key = (tensor.shape, itemsize_bytes(tensor.dtype))
+        found = self.atlases.get(key)
+        if found is None:
+            found = Atlas.of(*key, self.placed.mesh, self.price)
+            self.atlases[key] = found
+        return found
 
     def own_collectives(
         self, folded: FoldedGraph, op: FoldedOp, strategy: Strategy
