@@ -80,9 +80,10 @@ def refuse_lost_changes(
         if id(leaf) not in known and any(isinstance(key, GetAttrKey) for key in path)
     ]
     if lost:
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         raise CaptureError(
-            f"the step changes {len(lost)} arrays of its arguments in place, first {lost[0]},"
-            " and does not return them",
+            "the step changes arrays of its arguments in place and does not return them:"
+            f" {', '.join(lost[:3])}{more}",
             hint="take the state apart and return it: nnx.split before, nnx.merge inside the step",
         )
 

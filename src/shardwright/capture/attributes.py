@@ -70,7 +70,7 @@ def _fields(value: Any) -> Iterable[tuple[str, Any]] | None:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [(field, getattr(value, field)) for field in value._fields]
     if isinstance(value, jax.sharding.NamedSharding):
-        return [("mesh", tuple(value.mesh.shape.items())), ("spec", tuple(value.spec))]
+        return [("mesh", value.mesh), ("spec", value.spec)]
     if dataclasses.is_dataclass(value) and not callable(value):
         return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
     return None
@@ -90,6 +90,10 @@ def literal(value: Any) -> Attribute:
         return dtype_name(value)
     if isinstance(value, np.generic):
         return literal(value.item())
+    if isinstance(value, jax.sharding.PartitionSpec):
+        return tuple(literal(entry) for entry in value)
+    if isinstance(value, (jax.sharding.Mesh, jax.sharding.AbstractMesh)):
+        return tuple(value.shape.items())
     return _rare_literal(value)
 
 

@@ -13,7 +13,7 @@ from shardwright.capture.record import Captured
 from shardwright.capture.roles import give_roles
 from shardwright.capture.trace import trace_step
 from shardwright.errors import CaptureError
-from shardwright.ir import Role
+from shardwright.ir import Role, verify_graph
 
 
 def capture(
@@ -47,8 +47,10 @@ def capture(
     traced = trace_step(step, arguments)
     jaxpr = normalise(traced.jaxpr)
     graph = build_graph(jaxpr, step_name(step))
+    graph = give_roles(graph, arguments, traced.result, roles or {})
+    verify_graph(graph)
     return Captured(
-        graph=give_roles(graph, arguments, traced.result, roles or {}),
+        graph=graph,
         jaxpr=jaxpr,
         in_tree=arguments.tree,
         out_tree=traced.result.tree,

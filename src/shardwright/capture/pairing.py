@@ -122,12 +122,14 @@ class _Matcher:
         return None
 
     def is_state(self, before: SubTree, evidence: _Evidence, *, is_alike: bool) -> bool:
+        first = self.graph.tensor(self.graph.inputs[before.start])
+        is_scalar = before.size == 1 and first.rank == 0
         if evidence.is_handed_through(before):
             is_same_place = before.index == evidence.after.index
-            return (is_alike or is_same_place) and self.leaves_data(before)
+            return not is_scalar and (is_alike or is_same_place) and self.leaves_data(before)
         if before.size > 1:
             return True
-        if self.graph.tensor(self.graph.inputs[before.start]).rank == 0:
+        if is_scalar or first.dtype == "uint32" or first.dtype.startswith("key<"):
             return is_alike or evidence.is_own_successor(before)
         return (is_alike or evidence.is_update(before)) and self.leaves_data(before)
 
@@ -171,9 +173,10 @@ class _Evidence:
         return self.graph.inputs[before.start] in self.updated
 
     def is_own_successor(self, before: SubTree) -> bool:
-        """Whether a scalar follows from the argument and other scalars alone, like a counter."""
+        """Whether an array follows from the argument and scalars alone, like a counter or key."""
         if self.read is None:
             output = self.graph.outputs[self.after.start]
             self.read = frozenset(self.graph.inputs) & feeds_outputs(self.graph, [output])
-        is_scalar = all(self.graph.tensor(row).rank == 0 for row in self.read)
-        return is_scalar and self.graph.inputs[before.start] in self.read
+        row = self.graph.inputs[before.start]
+        others = self.read - {row}
+        return row in self.read and all(self.graph.tensor(other).rank == 0 for other in others)

@@ -22,7 +22,7 @@ _DATA_DEPENDENT: tuple[tuple[type[Exception], str, str], ...] = (
     (
         jax.errors.TracerIntegerConversionError,
         "the step uses data as a Python index or size while only shapes are known",
-        "jnp.take or x[i] on a JAX array to index, a Python int for sizes",
+        "x[i] on a JAX array to index; functools.partial(step, n=8) to keep a size a Python number",
     ),
     (
         jax.errors.TracerArrayConversionError,

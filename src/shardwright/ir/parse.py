@@ -91,9 +91,10 @@ class _Parser:
         )
 
     def fail(self, expected: str) -> NoReturn:
+        indent = len(self.line) - len(self.line.lstrip(" "))
         raise GraphError(
             f"line {self.number} of the graph's text cannot be read: expected {expected}",
-            where=f"column {self.position + 1} of: {self.line.strip()}",
+            where=f"column {self.position - indent + 1} of: {self.line.strip()}",
         )
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
@@ -125,7 +126,8 @@ class _Parser:
     def end(self) -> None:
         for number in range(self.number + 1, len(self.lines) + 1):
             if self.lines[number - 1].strip():
-                self.number, self.position = number, 0
+                self.number = number
+                self.position = len(self.line) - len(self.line.lstrip(" "))
                 self.fail("the end of the graph")
 
     # -- parts --
@@ -158,6 +160,7 @@ class _Parser:
         number, dtype, shape, role, name, value = found.groups()
         row = int(number)
         if row in self.tensors:
+            self.position = found.start()
             self.fail(f"a new tensor; %{row} is defined above")
         self.tensors[row] = Tensor(
             id=row,

@@ -102,8 +102,7 @@ class _Verifier:
             self.use(op.operands, where, seen)
             for region in op.regions:
                 self.region(region, f"region {region.name} of {where}")
-            if op.regions:
-                verify_regions(self.graph, op)
+            verify_regions(self.graph, op)
             self.define(op.results, where, seen)
 
     def region(self, region: Region, where: str) -> None:

@@ -124,7 +124,7 @@ def test_equations_and_operators_walk_in_step(step: Callable[..., Any]) -> None:
 
 
 def test_dead_equations_go_and_unused_inputs_stay() -> None:
-    def step(w: jax.Array, unused: jax.Array) -> jax.Array:
+    def step(w: jax.Array, _unused: jax.Array) -> jax.Array:
         jnp.sort(w)
         return w * 2
 

@@ -101,6 +101,15 @@ def with_key(params: Any, key: Any, x: Any, y: Any) -> Any:
     return *plain(params, x * jax.random.bernoulli(use, 0.9, x.shape), y), key
 
 
+def with_raw_key_state(params: Any, key: Any, x: Any, y: Any) -> Any:
+    key, use = jax.random.split(key)
+    return *plain(params, x * jax.random.bernoulli(use, 0.9, x.shape), y), key
+
+
+def rate_in_metrics(params: Any, rate: Any, x: Any, y: Any) -> Any:
+    return *plain(params, x, y), {"rate": rate}
+
+
 def with_raw_key(params: Any, key: Any, x: Any, y: Any) -> Any:
     return plain(params, x * jax.random.bernoulli(jax.random.split(key)[0], 0.9, x.shape), y)
 
@@ -247,6 +256,18 @@ ROWS = [
         (PARAMS, sds(2, dtype=jnp.uint32), *XY),
         params_at("result.0"),
         TRAINED | {"key": INPUT} | DATA,
+    ),
+    Row(
+        with_raw_key_state,
+        (PARAMS, sds(2, dtype=jnp.uint32), *XY),
+        params_at("result.0") | {"key": "result.2"},
+        TRAINED | {"key": OPTIMIZER} | DATA,
+    ),
+    Row(
+        rate_in_metrics,
+        (PARAMS, RATE, *XY),
+        params_at("result.0"),
+        TRAINED | {"rate": INPUT} | DATA,
     ),
     Row(
         norm,

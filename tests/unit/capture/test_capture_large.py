@@ -1,0 +1,48 @@
+"""A step far larger than this machine is captured in little memory: nothing is materialised."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from shardwright.units import GIB
+
+_SCRIPT = textwrap.dedent(
+    """
+    import json, resource, sys
+    from shardwright.capture import capture
+    from shardwright.ir import verify_graph
+    from shardwright.models.registry import build
+
+    case = build("gpt3-175b", optimizer="adam", scan=sys.argv[1] == "scan")
+    graph = capture(case.step, case.abstract_state(), case.abstract_batch()).graph
+    verify_graph(graph)
+    print(json.dumps({
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "ops": sum(1 for _ in graph.walk()),
+        "state_bytes": sum(graph.tensor(row).size_bytes for row, _ in graph.state_pairs),
+        "parameters": sum(
+            graph.tensor(row).num_elements
+            for row in graph.inputs
+            if graph.tensor(row).role == "parameter"
+        ),
+    }))
+    """
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("form", "least_ops"), [("scan", 400), ("unrolled", 30_000)])
+def test_gpt3_is_captured_in_two_gib(form: str, least_ops: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, form], capture_output=True, text=True, check=True
+    )
+    figures = json.loads(done.stdout)
+    assert figures["peak_bytes"] < 2 * GIB
+    assert figures["ops"] > least_ops
+    assert 174e9 < figures["parameters"] < 176e9
+    assert figures["state_bytes"] > 3 * 4 * figures["parameters"] * 0.99
