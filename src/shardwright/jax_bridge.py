@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardwright.errors import UsageError
 
@@ -39,7 +39,7 @@ def need(module: str, name: str) -> Any:
         raise missing_name(f"{module}.{name}") from None
 
 
-try:
+if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr as ClosedJaxpr
     from jax.extend.core import DropVar as DropVar
     from jax.extend.core import Jaxpr as Jaxpr
@@ -50,8 +50,17 @@ try:
     from jax.extend.core import jaxpr_as_fun as jaxpr_as_fun
     from jax.extend.core import new_jaxpr_eqn as new_jaxpr_eqn
     from jax.tree_util import PyTreeDef as PyTreeDef
-except ImportError as error:
-    raise missing_name(f"{error.path or 'jax.extend.core'}: {error.msg}") from error
+else:
+    ClosedJaxpr = need("jax.extend.core", "ClosedJaxpr")
+    DropVar = need("jax.extend.core", "DropVar")
+    Jaxpr = need("jax.extend.core", "Jaxpr")
+    JaxprEqn = need("jax.extend.core", "JaxprEqn")
+    Literal = need("jax.extend.core", "Literal")
+    Var = need("jax.extend.core", "Var")
+    check_jaxpr = need("jax.extend.core", "check_jaxpr")
+    jaxpr_as_fun = need("jax.extend.core", "jaxpr_as_fun")
+    new_jaxpr_eqn = need("jax.extend.core", "new_jaxpr_eqn")
+    PyTreeDef = need("jax.tree_util", "PyTreeDef")
 
 Atom = Var | Literal
 """What an equation reads."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +67,8 @@ DATA_DEPENDENT = [
     (
         branches,
         "the step branches on data: it asks whether an array is true while only shapes are known",
-        "jnp.where(condition, a, b) to choose values, jax.lax.cond to choose what runs",
+        "jnp.where to choose values, jax.lax.cond to choose what runs;"
+        " functools.partial(step, train=True) to keep an option a Python value",
     ),
     (
         loops_by_data,
@@ -134,6 +136,19 @@ def test_wrong_arguments_have_no_line() -> None:
         "  try    the same call without capture, or jax.eval_shape(step, ...),"
         " shows the whole error"
     )
+
+
+def test_static_arguments_must_be_bound_before() -> None:
+    step = jax.jit(lambda x, train: x if train else -x, static_argnames="train")
+    with pytest.raises(CaptureError) as raised:
+        capture(step, X, train=True)
+    assert raised.value.what == (
+        "the step takes a static argument (jax.jit's static_argnums), but was given an array"
+    )
+    assert raised.value.hint == (
+        "bind it before: capture(functools.partial(step, train=True), ...)"
+    )
+    assert capture(functools.partial(step, train=True), X).in_names == ("x",)
 
 
 def test_no_function() -> None:
@@ -216,3 +231,12 @@ def test_a_name_that_jax_no_longer_has() -> None:
     )
     with pytest.raises(UsageError, match=r"has no jax\.no_such_module\.name"):
         jax_bridge.need("jax.no_such_module", "name")
+
+
+def test_the_bridge_does_not_load_where_a_name_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("jax.extend.core.new_jaxpr_eqn")
+    spec = importlib.util.spec_from_file_location("bridge_copy", jax_bridge.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    with pytest.raises(UsageError, match=r"has no jax\.extend\.core\.new_jaxpr_eqn, which was"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

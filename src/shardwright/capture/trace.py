@@ -17,7 +17,8 @@ _DATA_DEPENDENT: tuple[tuple[type[Exception], str, str], ...] = (
     (
         jax.errors.TracerBoolConversionError,
         "the step branches on data: it asks whether an array is true while only shapes are known",
-        "jnp.where(condition, a, b) to choose values, jax.lax.cond to choose what runs",
+        "jnp.where to choose values, jax.lax.cond to choose what runs;"
+        " functools.partial(step, train=True) to keep an option a Python value",
     ),
     (
         jax.errors.TracerIntegerConversionError,
@@ -40,6 +41,10 @@ _DATA_DEPENDENT: tuple[tuple[type[Exception], str, str], ...] = (
         "Python numbers for sizes, size= where jax.numpy offers it, jax.lax.cond for branches",
     ),
 )
+
+
+_STATIC_ARGUMENT = "Non-hashable static arguments"
+"""How JAX's message begins when a traced array meets ``static_argnums``."""
 
 
 @final
@@ -80,6 +85,12 @@ def _translate(error: Exception) -> CaptureError:
     for kind, what, hint in _DATA_DEPENDENT:
         if isinstance(error, kind):
             return CaptureError(what, where=where, hint=hint)
+    if isinstance(error, ValueError) and str(error).startswith(_STATIC_ARGUMENT):
+        return CaptureError(
+            "the step takes a static argument (jax.jit's static_argnums), but was given an array",
+            where=where,
+            hint="bind it before: capture(functools.partial(step, train=True), ...)",
+        )
     text = str(error).strip().splitlines()
     first = f": {text[0]}" if text else ""
     return CaptureError(

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NoReturn, final
 
 from shardwright.errors import GraphError
 from shardwright.ir.graph import Attribute, Graph, Op, Region, Role, Tensor
+from shardwright.ir.literals import NUMBER, STRING, parse_attributes, parse_number, unquote
 from shardwright.ir.text import SHORT_DTYPES
 
 _LONG_DTYPES = {short: name for name, short in SHORT_DTYPES.items()}
-_STRING = r'"(?:[^"\\]|\\.)*"'
-_NUMBER = r"-?(?:inf|nan|\d[\d.]*(?:e[+-]?\d+)?)"
 _TENSOR = re.compile(
-    rf"%(\d+) ([\w<>]+)\[([\d,]*)\](?: ({'|'.join(Role)}))?(?: ({_STRING}))?"
-    rf"(?: = (True|False|{_NUMBER})(?![\w(]))?"
+    rf"%(\d+) ([\w<>]+)\[([\d,]*)\](?: ({'|'.join(Role)}))?(?: ({STRING}))?"
+    rf"(?: = (True|False|{NUMBER})(?![\w(]))?"
 )
 _OP_ID = re.compile(r"#(\d+) ")
 _KIND = re.compile(r"([^\s()\"]+)\(")
 _ROWS = re.compile(r"((?:%\d+(?:, )?)*)\)")
-_ATTRIBUTES = re.compile(rf" \{{((?:[^\"{{}}]|{_STRING})*)\}}")
-_SCOPE = re.compile(rf" in ({_STRING})")
-_SOURCE = re.compile(rf" at ({_STRING})")
-_REGION = re.compile(rf"region ({_STRING}) \(")
+_ATTRIBUTES = re.compile(rf" \{{((?:[^\"{{}}]|{STRING})*)\}}")
+_SCOPE = re.compile(rf" in ({STRING})")
+_SOURCE = re.compile(rf" at ({STRING})")
+_REGION = re.compile(rf"region ({STRING}) \(")
 _ROW = re.compile(r"%(\d+)")
 _PAIR = re.compile(r"%(\d+)->%(\d+)$")
-_TOKEN = re.compile(rf"\s*(?:({_STRING})|({_NUMBER})|(None|True|False)|([(),]))")
-_NAME = re.compile(r"\s*([^\s=,]+)=")
 
 
 def parse_graph(text: str) -> Graph:
@@ -54,7 +48,7 @@ class _Parser:
 
     def graph(self) -> Graph:
         self.advance()
-        name = _unquote(self.expect(re.compile(rf"graph ({_STRING})$"), 'graph "NAME"')[1])
+        name = unquote(self.expect(re.compile(rf"graph ({STRING})$"), 'graph "NAME"')[1])
         inputs = self.section("inputs", until="literals")
         self.section("literals", until="ops")
         ops = self.ops(until="outputs")
@@ -167,8 +161,8 @@ class _Parser:
             shape=tuple(int(size) for size in shape.split(",")) if shape else (),
             dtype=_LONG_DTYPES.get(dtype, dtype),
             role=Role(role) if role else Role.ACTIVATION,
-            name=_unquote(name) if name else "",
-            value=None if value is None else _number(value),
+            name=unquote(name) if name else "",
+            value=None if value is None else parse_number(value),
         )
         return row
 
@@ -206,8 +200,8 @@ class _Parser:
             operands=operands,
             results=results,
             attributes=attributes,
-            scope=_unquote(scope[1]) if scope else "",
-            source=_unquote(source[1]) if source else "",
+            scope=unquote(scope[1]) if scope else "",
+            source=unquote(source[1]) if source else "",
             regions=self.regions(),
         )
 
@@ -216,7 +210,7 @@ class _Parser:
         if found is None:
             return ()
         try:
-            return _attributes(found[1])
+            return parse_attributes(found[1])
         except ValueError as error:
             self.position = found.start(1)
             self.fail(f'attributes such as {{axis=0, mode="clip"}} ({error})')
@@ -235,7 +229,7 @@ class _Parser:
         return tuple(regions)
 
     def region(self) -> Region:
-        name = _unquote(self.expect(_REGION, 'region "NAME" (')[1])
+        name = unquote(self.expect(_REGION, 'region "NAME" (')[1])
         inputs = () if self.eat(")") else self.tensor_list()
         if inputs:
             self.require(")")
@@ -261,61 +255,3 @@ class _Parser:
 def _pair(word: str) -> tuple[int, int]:
     before, after = word.split("->")
     return int(before[1:]), int(after[1:])
-
-
-def _unquote(text: str) -> str:
-    return str(json.loads(text, strict=False))
-
-
-def _number(text: str) -> bool | int | float:
-    if text in ("True", "False"):
-        return text == "True"
-    if text == "nan":
-        return math.nan  # one object, so that equal records compare equal
-    return float(text) if any(mark in text for mark in ".en") else int(text)
-
-
-@lru_cache(maxsize=4096)
-def _attributes(text: str) -> tuple[tuple[str, Attribute], ...]:
-    pairs: list[tuple[str, Attribute]] = []
-    position = 0
-    while position < len(text):
-        name = _NAME.match(text, position)
-        if name is None:
-            raise ValueError("a name is missing")
-        value, position = _value(text, name.end())
-        pairs.append((name[1], value))
-        if position < len(text) and text[position] != ",":
-            raise ValueError("a comma is missing")
-        position += 1
-    return tuple(pairs)
-
-
-def _value(text: str, position: int) -> tuple[Attribute, int]:
-    found = _TOKEN.match(text, position)
-    if found is None:
-        raise ValueError("a value is missing")
-    string, number, word, mark = found.groups()
-    if string is not None:
-        return _unquote(string), found.end()
-    if number is not None:
-        return _number(number), found.end()
-    if word is not None:
-        return {"None": None, "True": True, "False": False}[word], found.end()
-    if mark != "(":
-        raise ValueError("a value is missing")
-    return _tuple(text, found.end())
-
-
-def _tuple(text: str, position: int) -> tuple[tuple[Attribute, ...], int]:
-    items: list[Attribute] = []
-    while True:
-        closing = re.compile(r"\s*\)").match(text, position)
-        if closing is not None:
-            return tuple(items), closing.end()
-        item, position = _value(text, position)
-        items.append(item)
-        if position < len(text) and text[position] == ",":
-            position += 1
-        elif text[position : position + 1] != ")":
-            raise ValueError("a comma is missing")

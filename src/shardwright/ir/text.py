@@ -21,10 +21,10 @@ is a literal. Regions are indented blocks under their operator.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from shardwright.ir.graph import Attribute, Graph, Op, Region, Role, Tensor
+from shardwright.ir.graph import Graph, Op, Region, Role, Tensor
+from shardwright.ir.literals import print_literal, quote
 
 SHORT_DTYPES = {
     "float64": "f64",
@@ -47,7 +47,7 @@ SHORT_DTYPES = {
 
 def print_graph(graph: Graph) -> str:
     """The graph as text, ending with a line break; ``parse_graph`` gives back an equal graph."""
-    lines = [f"graph {_quote(graph.name)}", "inputs"]
+    lines = [f"graph {quote(graph.name)}", "inputs"]
     lines += ["  " + _declare(graph.tensor(row)) for row in graph.inputs]
     lines.append("literals")
     lines += ["  " + _declare(tensor) for tensor in _loose_tensors(graph)]
@@ -62,15 +62,15 @@ def print_graph(graph: Graph) -> str:
 def print_op(graph: Graph, op: Op) -> str:
     """One operator as it stands in the printed graph, without its regions."""
     declared = ", ".join([_declare(graph.tensor(row)) for row in op.results])
-    attributes = ", ".join([f"{name}={_literal(value)}" for name, value in op.attributes])
+    attributes = ", ".join([f"{name}={print_literal(value)}" for name, value in op.attributes])
     return "".join(
         [
             f"#{op.id} ",
             f"{declared} = " if declared else "",
             f"{op.kind}({', '.join(_rows(op.operands))})",
             f" {{{attributes}}}" if attributes else "",
-            f" in {_quote(op.scope)}" if op.scope else "",
-            f" at {_quote(op.source)}" if op.source else "",
+            f" in {quote(op.scope)}" if op.scope else "",
+            f" at {quote(op.source)}" if op.source else "",
         ]
     )
 
@@ -99,7 +99,7 @@ def _op_lines(graph: Graph, op: Op, indent: str) -> Iterator[str]:
 def _region_lines(graph: Graph, region: Region, indent: str) -> Iterator[str]:
     inputs = ", ".join([_declare(graph.tensor(row)) for row in region.inputs])
     outputs = ", ".join(_rows(region.outputs))
-    yield f"{indent}region {_quote(region.name)} ({inputs}) -> ({outputs}) {{"
+    yield f"{indent}region {quote(region.name)} ({inputs}) -> ({outputs}) {{"
     for op in region.ops:
         yield from _op_lines(graph, op, indent + "  ")
     yield indent + "}"
@@ -115,20 +115,7 @@ def _declare(tensor: Tensor) -> str:
     if tensor.role is not Role.ACTIVATION:
         text += f" {tensor.role}"
     if tensor.name:
-        text += f" {_quote(tensor.name)}"
+        text += f" {quote(tensor.name)}"
     if tensor.value is not None:
         text += f" = {tensor.value!r}"
     return text
-
-
-def _literal(value: Attribute) -> str:
-    if isinstance(value, str):
-        return _quote(value)
-    if isinstance(value, tuple):
-        inner = ", ".join([_literal(item) for item in value])
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    return repr(value)
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
