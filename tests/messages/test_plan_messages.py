@@ -49,7 +49,7 @@ VERIFY = {
     ),
     "too few devices": (
         with_stage(device_ids=(0, 1, 2)),
-        "a stage lists 3 devices; its mesh dp=2xtp=4 holds 8\n  try    plan again",
+        "a stage lists 3 devices; its mesh dp=2,tp=4 holds 8\n  try    plan again",
     ),
     "a device twice": (
         with_stage(device_ids=(0, 1, 2, 3, 4, 5, 5, 5)),
@@ -88,7 +88,7 @@ VERIFY = {
     ),
     "an unknown axis": (
         with_op(OpDecision(op_id=1, operands=(S("dpp", None),), results=(None,))),
-        '[dpp, -] of params.w as operand 0 of neg names the axis "dpp"; the mesh is dp=2xtp=4\n'
+        '[dpp, -] of params.w as operand 0 of neg names the axis "dpp"; the mesh is dp=2,tp=4\n'
         "  where  model.py:90\n"
         '  try    did you mean "dp"?',
     ),
@@ -99,7 +99,7 @@ VERIFY = {
     ),
     "an unknown axis of a collective": (
         with_stage(collectives=(replace(STAGE.collectives[0], axes=("ep",)),)),
-        'a planned all-gather spans the axis "ep"; the mesh is dp=2xtp=4\n'
+        'a planned all-gather spans the axis "ep"; the mesh is dp=2,tp=4\n'
         "  where  the result\n"
         '  try    did you mean "tp" or "dp"?',
     ),

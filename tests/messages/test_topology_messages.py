@@ -106,11 +106,11 @@ CALLS = {
     ),
     "mesh too large": (
         lambda: place(Mesh.of(dp=4, tp=4), topology("8xH100")),
-        "the mesh dp=4xtp=4 needs 16 devices; 8xH100 has 8\n  try    a mesh of at most 8 devices",
+        "the mesh dp=4,tp=4 needs 16 devices; 8xH100 has 8\n  try    a mesh of at most 8 devices",
     ),
     "group over an unknown axis": (
         lambda: group_link(Mesh.of(dp=2, tp=4), ("tq",), topology("8xH100")),
-        'the mesh dp=2xtp=4 has no axis "tq"\n  try    did you mean "tp"?',
+        'the mesh dp=2,tp=4 has no axis "tq"\n  try    did you mean "tp"?',
     ),
     "candidates for too many": (
         lambda: candidate_meshes(topology("8xH100"), num_devices=9),

@@ -81,7 +81,7 @@ class Mesh:
         return math.prod(self.size(name) for name in names)
 
     def __str__(self) -> str:
-        return "x".join(f"{axis.name}={axis.size}" for axis in self.axes) or "one device"
+        return ",".join(f"{axis.name}={axis.size}" for axis in self.axes) or "one device"
 
 
 @final

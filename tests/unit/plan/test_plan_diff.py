@@ -48,7 +48,7 @@ def test_the_frame_of_a_plan_comes_first() -> None:
         f"graph: {GRAPH.fingerprint} -> g",
         "microbatches: 1 -> 4",
         "schedule: none -> 1f1b",
-        "mesh: dp=2xtp=4 -> dp=8",
+        "mesh: dp=2,tp=4 -> dp=8",
         "devices: [0, 1, 2, 3, 4, 5, 6, 7] -> [8, 7, 6, 5, 4, 3, 2, 1]",
         "all-gather over tp: 1.5 KiB -> 0 B per device and step",
     )
