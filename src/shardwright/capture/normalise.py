@@ -8,10 +8,11 @@ computes bit for bit what the traced function computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
+from shardwright.capture.bodies import REWRITES, Body
 from shardwright.capture.source import SourceLines, is_library_function
 from shardwright.errors import CaptureError
 from shardwright.jax_bridge import (
@@ -65,28 +66,19 @@ def normalise(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class _Body:
-    """A jaxpr whose leading inputs are ``consts``, arrays that it needs from outside."""
-
-    jaxpr: Jaxpr
-    consts: tuple[Any, ...]
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
 class _Bodies:
     """Bodies normalised so far, by identity; sources are kept so that no identity is reused."""
 
-    done: dict[int, tuple[Any, _Body]] = field(default_factory=dict)
+    done: dict[int, tuple[Any, Body]] = field(default_factory=dict)
 
-    def of(self, jaxpr: Jaxpr | ClosedJaxpr) -> _Body:
+    def of(self, jaxpr: Jaxpr | ClosedJaxpr) -> Body:
         """The normal form of a loop's, branch's or block's body."""
         known = self.done.get(id(jaxpr))
         if known is None:
             known = self.done[id(jaxpr)] = (jaxpr, self.normalise(*_opened(jaxpr)))
         return known[1]
 
-    def normalise(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> _Body:
+    def normalise(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> Body:
         level = _Level(bodies=self)
         env: dict[Var, Atom] = {v: v for v in jaxpr.invars}
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
@@ -101,7 +93,7 @@ class _Bodies:
             eqns=level.equations,
             debug_info=jaxpr.debug_info.with_unknown_names(),
         )
-        return _Body(jaxpr=flat, consts=tuple(c for _, c in level.consts.values()))
+        return Body(jaxpr=flat, consts=tuple(c for _, c in level.consts.values()))
 
 
 @final
@@ -148,8 +140,9 @@ class _Level:
             outputs = [_fresh(v, env) for v in eqn.outvars] if caller else eqn.outvars
             if not caller:
                 env.update((v, v) for v in outputs)
-            write = _BODIED.get(eqn.primitive.name, _write_plain)
-            write(self, eqn.replace(invars=inputs, outvars=outputs, source_info=source))
+            plain = eqn.replace(invars=inputs, outvars=outputs, source_info=source)
+            rewrite = REWRITES.get(eqn.primitive.name)
+            self.equations.append(rewrite(self, plain) if rewrite else plain)
 
     def enter(self, call: JaxprEqn, parameter: str, env: dict[Var, Atom]) -> None:
         """Append the body of a call whose inputs are renamed already."""
@@ -161,74 +154,16 @@ class _Level:
         for outer, atom in zip(call.outvars, inner.outvars, strict=True):
             env[outer] = self.read(atom, inner_env)
 
-    def take(self, body: _Body) -> list[Atom]:
+    def body_of(self, jaxpr: Jaxpr | ClosedJaxpr) -> Body:
+        """The normal form of a body."""
+        return self.bodies.of(jaxpr)
+
+    def take(self, body: Body) -> list[Atom]:
         """Variables of this level for the arrays that a body needs from outside."""
         return [
             self.const(value, variable.aval)
             for variable, value in zip(body.jaxpr.invars, body.consts, strict=False)
         ]
-
-
-def _write_plain(level: _Level, eqn: JaxprEqn) -> None:
-    level.equations.append(eqn)
-
-
-def _write_scan(level: _Level, eqn: JaxprEqn) -> None:
-    body = level.bodies.of(eqn.params["jaxpr"])
-    count = eqn.params["num_consts"] + len(body.consts)
-    params = eqn.params | {"jaxpr": ClosedJaxpr(body.jaxpr, ()), "num_consts": count}
-    level.equations.append(eqn.replace(invars=[*level.take(body), *eqn.invars], params=params))
-
-
-def _write_while(level: _Level, eqn: JaxprEqn) -> None:
-    test = level.bodies.of(eqn.params["cond_jaxpr"])
-    body = level.bodies.of(eqn.params["body_jaxpr"])
-    split = eqn.params["cond_nconsts"]
-    params = eqn.params | {
-        "cond_jaxpr": ClosedJaxpr(drop_dead_equations(test.jaxpr), ()),
-        "body_jaxpr": ClosedJaxpr(drop_dead_equations(body.jaxpr), ()),
-        "cond_nconsts": split + len(test.consts),
-        "body_nconsts": eqn.params["body_nconsts"] + len(body.consts),
-    }
-    first, rest = eqn.invars[:split], eqn.invars[split:]
-    inputs = [*level.take(test), *first, *level.take(body), *rest]
-    level.equations.append(eqn.replace(invars=inputs, params=params))
-
-
-def _write_cond(level: _Level, eqn: JaxprEqn) -> None:
-    branches = [level.bodies.of(branch) for branch in eqn.params["branches"]]
-    taken = [atom for branch in branches for atom in level.take(branch)]
-    aligned = tuple(ClosedJaxpr(_pad(branches, position), ()) for position in range(len(branches)))
-    inputs = [eqn.invars[0], *taken, *eqn.invars[1:]]
-    level.equations.append(eqn.replace(invars=inputs, params=eqn.params | {"branches": aligned}))
-
-
-def _pad(branches: Sequence[_Body], position: int) -> Jaxpr:
-    """One branch, given inputs for every branch's constants, since all take the same inputs."""
-    mine = branches[position].jaxpr
-    count = len(branches[position].consts)
-    if not any(branch.consts for branch in branches):
-        return mine
-    lead: list[Var] = []
-    for other, branch in enumerate(branches):
-        own = branch.jaxpr.invars[: len(branch.consts)]
-        lead += own if other == position else [Var(v.aval) for v in own]
-    return mine.replace(invars=[*lead, *mine.invars[count:]])
-
-
-def _write_remat(level: _Level, eqn: JaxprEqn) -> None:
-    body = level.bodies.of(eqn.params["jaxpr"])
-    params = eqn.params | {"jaxpr": body.jaxpr}
-    level.equations.append(eqn.replace(invars=[*level.take(body), *eqn.invars], params=params))
-
-
-_BODIED: dict[str, Callable[[_Level, JaxprEqn], None]] = {
-    "scan": _write_scan,
-    "while": _write_while,
-    "cond": _write_cond,
-    "remat2": _write_remat,
-    "checkpoint": _write_remat,
-}
 
 
 def _opened(jaxpr: Jaxpr | ClosedJaxpr) -> tuple[Jaxpr, Sequence[Any]]:

@@ -6,6 +6,8 @@ from shardwright.errors import GraphError, did_you_mean
 
 _ITEMSIZE_BYTES = {
     "bool": 1,
+    "int2": 1,
+    "uint2": 1,
     "int4": 1,
     "uint4": 1,
     "int8": 1,
@@ -16,6 +18,10 @@ _ITEMSIZE_BYTES = {
     "uint32": 4,
     "int64": 8,
     "uint64": 8,
+    "float4_e2m1fn": 1,
+    "float8_e3m4": 1,
+    "float8_e4m3": 1,
+    "float8_e8m0fnu": 1,
     "float8_e4m3fn": 1,
     "float8_e5m2": 1,
     "float8_e4m3b11fnuz": 1,
