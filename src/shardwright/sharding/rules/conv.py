@@ -55,7 +55,7 @@ def _spatial_dims(
     for axis, window in enumerate(_windows(view)):
         sizes = (lhs.shape[lhs_spec[axis + 2]], out.shape[out_spec[axis + 2]])
         name = _spatial_name(axis, len(lhs_spec) - 2)
-        dims.append(window_dims(draft, name, sizes, window, Combiner.SUM))
+        dims.append(window_dims(draft, name, sizes, window, combiner=Combiner.SUM, has_kernel=True))
     return dims
 
 

@@ -11,8 +11,10 @@ Source:
 
 from __future__ import annotations
 
+from functools import partial
+
 from shardwright.sharding.factor import OpRule
-from shardwright.sharding.rules.draft import RuleDraft, RuleFunction
+from shardwright.sharding.rules.draft import RuleDraft, RuleFunction, whole_rule
 from shardwright.sharding.rules.elementwise import elementwise_rule
 from shardwright.sharding.rules.view import OpView
 
@@ -47,15 +49,21 @@ def stateful_rule(view: OpView) -> OpRule:
     )
 
 
+_REJECTION = "it draws until it accepts, and its keys depend on each element's place in the whole"
+
 RULES: dict[str, RuleFunction] = {
     "iota": position_rule,
     "iota_2x32_shape": position_rule,
+    "philox2x32": elementwise_rule,
+    "philox4x32": elementwise_rule,
     "random_bits": keyed_rule,
     "random_clone": elementwise_rule,
     "random_fold_in": elementwise_rule,
+    "random_gamma": partial(whole_rule, reason=_REJECTION),
     "random_seed": elementwise_rule,
     "random_split": keyed_rule,
     "rng_bit_generator": stateful_rule,
     "rng_uniform": stateful_rule,
     "threefry2x32": elementwise_rule,
+    "threefry4x32": elementwise_rule,
 }

@@ -6,12 +6,50 @@ from collections.abc import Mapping
 
 from shardwright.ir import Graph, Op
 from shardwright.sharding.factor import OpRule
-from shardwright.sharding.rules import elementwise
+from shardwright.sharding.rules import (
+    boundary,
+    conv,
+    cumulative,
+    dot,
+    elementwise,
+    gather,
+    linalg,
+    opaque,
+    ordering,
+    ragged,
+    random,
+    reduce,
+    reshape,
+    scatter,
+    shape,
+    slicing,
+    spectral,
+    window,
+)
 from shardwright.sharding.rules.draft import RuleFunction
 from shardwright.sharding.rules.draft import whole_rule as whole_rule
 from shardwright.sharding.rules.view import OpView
 
-_FAMILIES: tuple[Mapping[str, RuleFunction], ...] = (elementwise.RULES,)
+_FAMILIES: tuple[Mapping[str, RuleFunction], ...] = (
+    boundary.RULES,
+    conv.RULES,
+    cumulative.RULES,
+    dot.RULES,
+    elementwise.RULES,
+    gather.RULES,
+    linalg.RULES,
+    opaque.RULES,
+    ordering.RULES,
+    ragged.RULES,
+    random.RULES,
+    reduce.RULES,
+    reshape.RULES,
+    scatter.RULES,
+    shape.RULES,
+    slicing.RULES,
+    spectral.RULES,
+    window.RULES,
+)
 
 
 def merge_families(families: tuple[Mapping[str, RuleFunction], ...]) -> dict[str, RuleFunction]:

@@ -8,6 +8,7 @@ Source:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -32,8 +33,9 @@ def reshape_rule(view: OpView) -> OpRule:
     order = view.ints("dimensions") or tuple(range(operand.rank))
     before: list[Dim] = []
     after: list[Dim] = []
+    names = map(dim_name, itertools.count())
     for left, right in _stretches([operand.shape[d] for d in order], list(result.shape)):
-        _align(draft, left, right, before, after)
+        _align(draft, names, (left, right), (before, after))
     dims = dict(zip(order, before, strict=True))
     return draft.rule([[dims[d] for d in range(operand.rank)]], [after])
 
@@ -59,18 +61,21 @@ def _stretches(before: list[int], after: list[int]) -> Iterator[tuple[list[int],
 
 
 def _align(
-    draft: RuleDraft, left: list[int], right: list[int], before: list[Dim], after: list[Dim]
+    draft: RuleDraft,
+    names: Iterator[str],
+    stretch: tuple[list[int], list[int]],
+    sides: tuple[list[Dim], list[Dim]],
 ) -> None:
-    """Append the factors of one stretch: common ones from both ends, whole ones between."""
-    majors, left, right = _take_common(left, right)
+    """Append to both sides the factors of one stretch: common from its ends, whole between."""
+    majors, left, right = _take_common(*stretch)
     minors, left, right = _take_common(left[::-1], right[::-1])
-    ends = (len(left) - 1, len(right) - 1)
-    minors = [(size, ends[0] - i, ends[1] - j) for size, i, j in reversed(minors)]
-    major_dims = [draft.passes(dim_name(0), size) for size, _, _ in majors]
-    minor_dims = [draft.passes(dim_name(0), size) for size, _, _ in minors]
-    for side, (sizes, dims) in enumerate([(left[::-1], before), (right[::-1], after)]):
-        for d, size in enumerate(sizes):
-            dims.append(
+    last = (len(left) - 1, len(right) - 1)
+    minors = [(size, last[0] - i, last[1] - j) for size, i, j in reversed(minors)]
+    major_dims = [draft.passes(next(names), size) for size, _, _ in majors]
+    minor_dims = [draft.passes(next(names), size) for size, _, _ in minors]
+    for side, rest in enumerate((left[::-1], right[::-1])):
+        for d, size in enumerate(rest):
+            sides[side].append(
                 _of_dim(majors, major_dims, side, d)
                 + draft.whole(size)
                 + _of_dim(minors, minor_dims, side, d)

@@ -37,7 +37,9 @@ def window_dims(
     name: str,
     sizes: tuple[int, int],
     window: Window,
+    *,
     combiner: Combiner | None,
+    has_kernel: bool = False,
 ) -> WindowDims:
     """The factors of one dim that a window slides over.
 
@@ -47,6 +49,7 @@ def window_dims(
         sizes: the operand's dim and the result's dim.
         window: what slides.
         combiner: what joins the elements of one window, None where nothing does.
+        has_kernel: whether an operand has a dim of the window's own elements.
     """
     operand_size, result_size = sizes
     if is_trivial(window):
@@ -61,14 +64,11 @@ def window_dims(
             else draft.reduces(inner, window.size, combiner)
         )
         return WindowDims(tile + element, tile, element)
-    if _is_local(window, operand_size):
+    kernel = draft.whole(window.size, f"k{name}") if has_kernel else ()
+    if _is_local(window, operand_size) and result_size > 1:
         slid = draft.slides(name, result_size, window)
-        # A single result leaves no factor to slide, yet the operand's dim still needs one.
-        operand = slid or draft.whole(operand_size)
-        return WindowDims(operand, slid, draft.whole(window.size, f"k{name}"))
-    return WindowDims(
-        draft.whole(operand_size), draft.whole(result_size), draft.whole(window.size, f"k{name}")
-    )
+        return WindowDims(slid, slid, kernel)
+    return WindowDims(draft.whole(operand_size), draft.whole(result_size), kernel)
 
 
 def is_trivial(window: Window) -> bool:
@@ -125,7 +125,7 @@ def reduce_window_rule(view: OpView, *, combiner: Combiner | None) -> OpRule:
     draft = RuleDraft()
     shape, result_shape = view.operands[0].shape, view.results[0].shape
     dims = [
-        window_dims(draft, dim_name(d), (shape[d], result_shape[d]), window, combiner)
+        window_dims(draft, dim_name(d), (shape[d], result_shape[d]), window, combiner=combiner)
         for d, window in enumerate(operator_windows(view))
     ]
     slid = [dim.operand for dim in dims]
@@ -156,7 +156,7 @@ def select_and_scatter_rule(view: OpView, *, source: int, operand: int) -> OpRul
     narrow: list[Dim] = []
     for d, window in enumerate(operator_windows(view)):
         if is_trivial(window) or _is_tiled(window, full[d], small[d]):
-            made = window_dims(draft, dim_name(d), (full[d], small[d]), window, None)
+            made = window_dims(draft, dim_name(d), (full[d], small[d]), window, combiner=None)
             wide.append(made.operand)
             narrow.append(made.result)
         else:
