@@ -95,12 +95,18 @@ class Planner:
         meshes = question.meshes or candidate_meshes(topology)
         best: tuple[MeshChoice, Space, MemoryView] | None = None
         tried: list[tuple[Candidate, MeshChoice | None]] = []
+        deadline = time.monotonic() + question.effort.total_time_s
         for mesh in meshes:
             began = time.monotonic()
-            answer = self.search_mesh(topology, mesh, question)
+            if best is not None and began > deadline:
+                tried.append((_without_plan(mesh, Outcome.NOT_SEARCHED, "out of time", 0.0), None))
+                continue
+            beat_s = math.inf if best is None else best[0].objective_s
+            answer = self.search_mesh(topology, mesh, question, beat_s)
             spent_s = time.monotonic() - began
             if isinstance(answer, Refusal):
-                tried.append((_refused(mesh, answer, spent_s), None))
+                note = answer.reason
+                tried.append((_without_plan(mesh, Outcome.REFUSED, note, spent_s), None))
             else:
                 choice, space, memory = answer
                 tried.append((_candidate(mesh, choice, spent_s), choice))
@@ -113,16 +119,17 @@ class Planner:
         return _conclude(question, best, tried)
 
     def search_mesh(
-        self, topology: Topology, mesh: Mesh, question: Question
+        self, topology: Topology, mesh: Mesh, question: Question, beat_s: float = math.inf
     ) -> tuple[MeshChoice, Space, MemoryView] | Refusal:
-        """The best choice on one mesh."""
+        """The best choice on one mesh, unless its bound shows that it cannot beat ``beat_s``."""
         space = build_space(self.folded, self.lead, self.storage, place(mesh, topology))
         masks = self.masks(space, question)
         if isinstance(masks, Refusal):
             return masks
         memory = MemoryView.of(space, self.storage)
         budget = question.budget_bytes or topology.budget_bytes
-        return solve_mesh(space, memory, masks, budget, question.effort), space, memory
+        choice = solve_mesh(space, memory, masks, budget, question.effort, beat_s=beat_s)
+        return choice, space, memory
 
     def masks(self, space: Space, question: Question) -> list[Mask] | Refusal:
         """What the method and the user's constraints leave of a space."""
@@ -136,7 +143,7 @@ class Planner:
 
 def _candidate(mesh: Mesh, choice: MeshChoice, spent_s: float) -> Candidate:
     if choice.choice is None:
-        outcome = Outcome.DOES_NOT_FIT
+        outcome = Outcome.BEATEN if choice.is_beaten else Outcome.DOES_NOT_FIT
     else:
         outcome = Outcome.OPTIMAL if choice.is_proven else Outcome.FEASIBLE
     return Candidate(
@@ -149,15 +156,15 @@ def _candidate(mesh: Mesh, choice: MeshChoice, spent_s: float) -> Candidate:
     )
 
 
-def _refused(mesh: Mesh, refusal: Refusal, spent_s: float) -> Candidate:
+def _without_plan(mesh: Mesh, outcome: Outcome, note: str, spent_s: float) -> Candidate:
     return Candidate(
         mesh=str(mesh),
         objective_s=math.inf,
         lower_bound_s=math.inf,
         peak_bytes=0,
         search_time_s=spent_s,
-        outcome=Outcome.REFUSED,
-        note=refusal.reason,
+        outcome=outcome,
+        note=note,
     )
 
 
@@ -173,7 +180,7 @@ def _conclude(
     # A mesh that was searched without proof may hide a better plan: its bound counts too.
     bound = min(
         choice.lower_bound_s,
-        *(c.lower_bound_s for c in candidates if c.outcome is not Outcome.REFUSED),
+        *(c.lower_bound_s for c in candidates),
     )
     assert choice.choice is not None
     gap = max(0.0, choice.objective_s - bound) / choice.objective_s if choice.objective_s else 0.0
@@ -185,7 +192,7 @@ def _conclude(
         lower_bound_s=bound,
         gap=gap,
         termination=outcome.value,
-        notes=tuple(f"{p.reason} ({p.count} choices)" for p in space.pruned[:20]),
+        notes=(*_not_searched(candidates), *_left_out(space)),
     )
     plan: Plan = assemble(space, memory, choice.choice, provenance)
     return SearchResult(
@@ -196,6 +203,17 @@ def _conclude(
         gap=gap,
         candidates=candidates,
     )
+
+
+def _not_searched(candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    left = [c.mesh for c in candidates if c.outcome is Outcome.NOT_SEARCHED]
+    if not left:
+        return ()
+    return (f"{len(left)} meshes were not searched for want of time: {'; '.join(left)}",)
+
+
+def _left_out(space: Space) -> tuple[str, ...]:
+    return tuple(f"{pruned.reason} ({pruned.count} choices)" for pruned in space.pruned[:20])
 
 
 def _no_plan(candidates: tuple[Candidate, ...], choices: Sequence[MeshChoice]) -> SearchResult:

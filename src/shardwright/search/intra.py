@@ -36,11 +36,13 @@ class Effort:
     Attributes:
         gap: relative gap between plan and bound at which to stop.
         time_limit_s: wall seconds for one mesh.
+        total_time_s: wall seconds after which no further mesh is begun.
         seed: of the randomised parts.
     """
 
     gap: float = 1e-4
     time_limit_s: float = 60.0
+    total_time_s: float = math.inf
     seed: int = 0
 
 
@@ -55,6 +57,7 @@ class MeshChoice:
         lower_bound_s: no choice within budget is better.
         peak_bytes: on the busiest device.
         is_proven: whether the gap asked for was reached.
+        is_beaten: whether the bound alone shows that another mesh is better.
         shortage: when nothing fits.
     """
 
@@ -63,15 +66,36 @@ class MeshChoice:
     lower_bound_s: float
     peak_bytes: int
     is_proven: bool
+    is_beaten: bool = False
     shortage: Shortage | None = None
 
 
 def solve_mesh(
-    space: Space, memory: MemoryView, masks: Sequence[Mask], budget_bytes: int, effort: Effort
+    space: Space,
+    memory: MemoryView,
+    masks: Sequence[Mask],
+    budget_bytes: int,
+    effort: Effort,
+    *,
+    beat_s: float = math.inf,
 ) -> MeshChoice:
-    """The best choice of a space within a memory budget per device."""
+    """The best choice of a space within a memory budget per device.
+
+    Args:
+        space: what can be chosen.
+        memory: what it takes.
+        masks: what is allowed of it.
+        budget_bytes: per device.
+        effort: how hard to search.
+        beat_s: an objective that is known already; the search ends when it cannot be beaten.
+    """
     return _MeshSearch(
-        space=space, memory=memory, masks=tuple(masks), budget_bytes=budget_bytes, effort=effort
+        space=space,
+        memory=memory,
+        masks=tuple(masks),
+        budget_bytes=budget_bytes,
+        effort=effort,
+        beat_s=beat_s,
     ).run()
 
 
@@ -100,6 +124,7 @@ class _MeshSearch:
     masks: tuple[Mask, ...]
     budget_bytes: int
     effort: Effort
+    beat_s: float
 
     def run(self) -> MeshChoice:
         deadline = time.monotonic() + self.effort.time_limit_s
@@ -111,13 +136,15 @@ class _MeshSearch:
                 self.memory.fixed_bytes(position) >= allowed
                 for position, allowed in zip(limits.positions, limits.allowed_bytes, strict=True)
             ):
-                return self.overflows(choice)
+                return self.overflows(choice, bound)
             left_s = max(deadline - time.monotonic(), 1.0)
             solution = self.solve(limits, left_s, start)
             if is_exact and solution.choice is not None:
                 bound = max(bound, float(solution.lower_bound))
             if solution.choice is None:
                 return self.nothing(limits, bound, solution)
+            if bound >= self.beat_s:
+                return self.beaten(bound)
             choice = self.whole(solution.choice)
             timeline = self.memory.timeline(choice)
             position = int(np.argmax(timeline))
@@ -133,7 +160,17 @@ class _MeshSearch:
             else:
                 limits = limits.tighten(position, self.budget_bytes)
             start = solution.choice
-        return self.overflows(choice)
+        return self.overflows(choice, bound)
+
+    def beaten(self, bound: float) -> MeshChoice:
+        return MeshChoice(
+            choice=None,
+            objective_s=math.inf,
+            lower_bound_s=bound,
+            peak_bytes=0,
+            is_proven=True,
+            is_beaten=True,
+        )
 
     def found(
         self, choice: tuple[int, ...], bound: float, peak: int, solution: Solution
@@ -198,25 +235,26 @@ class _MeshSearch:
 
     def nothing(self, limits: _Limits, bound: float, solution: Solution) -> MeshChoice:
         shortage = None
-        if solution.termination.reason is Reason.INFEASIBLE and limits.positions:
+        is_infeasible = solution.termination.reason is Reason.INFEASIBLE
+        if is_infeasible and limits.positions:
             shortage = self.shortage(limits)
         return MeshChoice(
             choice=None,
             objective_s=math.inf,
-            lower_bound_s=bound,
+            lower_bound_s=math.inf if is_infeasible else bound,
             peak_bytes=0,
-            is_proven=solution.termination.reason is Reason.INFEASIBLE,
+            is_proven=is_infeasible,
             shortage=shortage,
         )
 
-    def overflows(self, choice: tuple[int, ...] | None) -> MeshChoice:
+    def overflows(self, choice: tuple[int, ...] | None, bound: float) -> MeshChoice:
         assert choice is not None
         timeline = self.memory.timeline(choice)
         position = int(np.argmax(timeline))
         return MeshChoice(
             choice=None,
             objective_s=math.inf,
-            lower_bound_s=0.0,
+            lower_bound_s=bound,
             peak_bytes=int(timeline[position]),
             is_proven=False,
             shortage=self.describe(choice, position),

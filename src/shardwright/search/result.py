@@ -24,6 +24,10 @@ class Outcome(StrEnum):
     """No choice keeps every device within its memory."""
     REFUSED = "refused"
     """The recipe makes no sense for this model on these meshes."""
+    BEATEN = "beaten"
+    """Of one mesh: its bound is no better than a plan that another mesh already gave."""
+    NOT_SEARCHED = "not searched"
+    """Of one mesh: the time for the whole search was over before it was begun."""
 
 
 @final
