@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.unit.execute.hand import S, build, hand_plan
 
 from shardwright.capture import Captured, capture
 from shardwright.cluster import Mesh
@@ -19,6 +18,7 @@ from shardwright.execute import CheckResult, LeafDifference, Program, create, re
 from shardwright.execute.groups import parse_groups
 from shardwright.execute.inject import inject
 from shardwright.execute.place import place
+from tests.unit.execute.hand import S, build, hand_plan
 
 MESH = Mesh.of(dp=8)
 STATE = {"w": np.ones((8, 2), np.float32)}

@@ -7,6 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from shardwright.errors import PlanError
+from shardwright.plan import OpDecision, Plan, load, save, to_json, verify_plan
+from shardwright.sharding import Sharding
 from tests.unit.plan.samples import (
     GRAPH,
     PLAN,
@@ -17,10 +21,6 @@ from tests.unit.plan.samples import (
     with_resting,
     with_stage,
 )
-
-from shardwright.errors import PlanError
-from shardwright.plan import OpDecision, Plan, load, save, to_json, verify_plan
-from shardwright.sharding import Sharding
 
 AGAIN = "plan again for this step; a saved plan fits one graph only"
 

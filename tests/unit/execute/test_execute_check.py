@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.unit.execute.hand import S, build, hand_plan
 
 from shardwright.capture import capture
 from shardwright.cluster import Mesh
 from shardwright.errors import ExecuteError
 from shardwright.execute import Program, check
 from shardwright.execute.check import _difference
+from tests.unit.execute.hand import S, build, hand_plan
 
 MESH = Mesh.of(dp=8)
 START = {"w": np.arange(16, dtype=np.float32).reshape(8, 2), "count": np.int32(0)}
@@ -95,7 +95,14 @@ def test_keys_in_the_state_are_fed_back() -> None:
     ],
 )
 def test_the_measure_of_a_difference(ours: Any, theirs: Any, difference: float) -> None:
-    assert _difference("x", 1, ours, theirs, None).difference == difference
+    found = _difference("x", 1, ours, theirs, tolerance=None, least_scale=0.0)
+    assert found.difference == difference
+
+
+def test_a_state_is_measured_no_finer_than_its_largest_update() -> None:
+    ours, theirs = np.float32([1e-9, 2e-9]), np.float32([1e-9, 1e-9])
+    found = _difference("x", 1, ours, theirs, tolerance=None, least_scale=0.5)
+    assert found.difference == pytest.approx(2e-9, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -103,4 +110,5 @@ def test_the_measure_of_a_difference(ours: Any, theirs: Any, difference: float) 
 )
 def test_tolerance_goes_by_element_type(dtype: str, tolerance: float) -> None:
     array = np.ones(2, jnp.dtype(dtype))
-    assert _difference("x", 1, array, array, None).tolerance == tolerance
+    found = _difference("x", 1, array, array, tolerance=None, least_scale=0.0)
+    assert found.tolerance == tolerance

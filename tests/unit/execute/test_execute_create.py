@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tests.unit.execute.hand import S, build, hand_plan
 
 from shardwright.capture import capture
 from shardwright.cluster import Mesh
 from shardwright.execute import create
 from shardwright.execute.create import lower_create
 from shardwright.execute.read_back import memory_of
+from tests.unit.execute.hand import S, build, hand_plan
 
 SHAPE = (512, 256)
 WHOLE_BYTES = 4 * 512 * 256

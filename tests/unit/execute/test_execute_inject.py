@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.extend.core import check_jaxpr
-from tests.unit.execute.hand import S, hand_plan
 
 from shardwright.capture import Captured, capture
 from shardwright.cluster import Mesh
@@ -17,6 +16,7 @@ from shardwright.execute.place import place
 from shardwright.ir import Op, Tensor
 from shardwright.plan import Plan
 from shardwright.sharding import Sharding
+from tests.unit.execute.hand import S, hand_plan
 
 MESH = Mesh.of(dp=2, tp=4)
 X = jax.ShapeDtypeStruct((8, 16), jnp.float32)

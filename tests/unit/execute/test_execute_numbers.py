@@ -7,6 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from shardwright.cluster import Mesh
+from shardwright.execute import Program, check
+from shardwright.execute.groups import axes_of_groups
+from shardwright.execute.hlo import parse_module
+from shardwright.plan import Plan
 from tests.unit.execute.hand import (
     BATCH,
     HIDDEN,
@@ -22,12 +28,6 @@ from tests.unit.execute.hand import (
     megatron,
     scan_args,
 )
-
-from shardwright.cluster import Mesh
-from shardwright.execute import Program, check
-from shardwright.execute.groups import axes_of_groups
-from shardwright.execute.hlo import parse_module
-from shardwright.plan import Plan
 
 WEIGHT = 4 * WIDTH * HIDDEN
 ACTIVATION = 4 * BATCH * WIDTH
@@ -64,6 +64,7 @@ FLAT = [
         fully_sharded,
         Mesh.of(dp=8),
         {
+            # Gathered once for forward and backward, since no loop lies between.
             ("all-gather", ("dp",)): 2 * (LAYERS - 1) * WEIGHT,
             ("reduce-scatter", ("dp",)): 2 * (LAYERS - 1) * WEIGHT,
             ("all-reduce", ("dp",)): LOSS,

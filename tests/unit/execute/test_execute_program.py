@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.unit.execute.hand import build, hand_plan
 
 from shardwright.capture import capture
 from shardwright.cluster import Mesh
 from shardwright.errors import ExecuteError
 from shardwright.execute import Program
 from shardwright.sharding import Sharding
+from tests.unit.execute.hand import build, hand_plan
 
 MESH = Mesh.of(dp=2, tp=4)
 RESTING = {(16, 8): Sharding.of("dp", "tp"), (8, 8): Sharding.of("dp", None)}

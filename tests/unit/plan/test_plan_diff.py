@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.plan.samples import GRAPH, PLAN, STAGE, S, with_op, with_resting, with_stage
-
 from shardwright.cluster import Mesh
 from shardwright.plan import OpDecision, Provenance, diff
+from tests.unit.plan.samples import GRAPH, PLAN, STAGE, S, with_op, with_resting, with_stage
 
 
 def test_equal_decisions_differ_in_nothing() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.plan.samples import PLAN, STAGE
 
 from shardwright.cluster import Axis, Mesh
 from shardwright.errors import PlanError
@@ -28,6 +27,7 @@ from shardwright.plan import (
     to_json,
 )
 from shardwright.sharding import Sharding
+from tests.unit.plan.samples import PLAN, STAGE
 
 names = st.text(max_size=6)
 ids = st.integers(0, 10**6)

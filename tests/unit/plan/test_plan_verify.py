@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from shardwright.cluster import Mesh
+from shardwright.errors import PlanError
+from shardwright.plan import OpDecision, Plan, TensorDecision, verify_plan
+from shardwright.sharding import Sharding
 from tests.unit.plan.samples import (
     GRAPH,
     PLAN,
@@ -15,11 +20,6 @@ from tests.unit.plan.samples import (
     with_resting,
     with_stage,
 )
-
-from shardwright.cluster import Mesh
-from shardwright.errors import PlanError
-from shardwright.plan import OpDecision, Plan, TensorDecision, verify_plan
-from shardwright.sharding import Sharding
 
 WHOLE = Sharding.replicated(2)
 
