@@ -133,12 +133,6 @@ def constraint_equation(source: Var, target: Var, sharding: Any, source_info: An
     )
 
 
-def barrier_equation(source: Var, target: Var, source_info: Any) -> JaxprEqn:
-    """The equation that makes ``target`` equal ``source`` and hides from XLA that it is."""
-    barrier = need("jax._src.lax.lax", "optimization_barrier_p")
-    return new_jaxpr_eqn([source], [target], barrier, {}, set(), source_info)
-
-
 def extend_name_stack(source_info: Any, name: str) -> Any:
     """The source information of an equation with one more name on its name stack."""
     return source_info.replace(name_stack=source_info.name_stack.extend(name))

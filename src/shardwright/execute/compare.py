@@ -7,6 +7,7 @@ that the executor left in the program tell which operators are behind it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from shardwright.units import format_bytes
 _SLACK_BYTES = 128
 _SLACK_FRACTION = 0.01
 _SHOWN = 8
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+"""A position within a pytree path, such as a layer's."""
 _OTHER = ("other groups",)
 """Stands for axes where device groups are no whole axes of the mesh."""
 
@@ -102,7 +105,8 @@ def compare(stage: Stage, measured: ReadBack, graph: Graph) -> Comparison:
     """The collectives of ``stage`` beside those of its compiled program."""
     reader = _Reader(graph=graph, mesh=stage.mesh)
     planned = [reader.planned(item) for item in stage.collectives if _moves(item)]
-    done = [reader.measured(item) for item in measured.collectives]
+    found = [(item, reader.measured(item)) for item in measured.collectives]
+    done = [_as_planned(item, planned) if _is_either(raw) else item for raw, item in found]
     keys = {(item.kind, item.axes) for item in (*planned, *done) if item.axes}
     rows = tuple(_row(key, planned, done) for key in sorted(keys))
     return Comparison(rows=rows, notes=tuple(_notes(measured)))
@@ -117,6 +121,19 @@ class _Item:
     axes: tuple[str, ...]
     step_bytes: int
     moves: str
+
+
+def _is_either(collective: MeasuredCollective) -> bool:
+    """Whether it is written as a reduce of the whole, of which each device keeps its slice."""
+    return collective.kind == CollectiveKind.REDUCE_SCATTER and collective.opcode == "all-reduce"
+
+
+def _as_planned(item: _Item, planned: list[_Item]) -> _Item:
+    """The item as a reduce of the whole, where the plan itself has one there and then slices."""
+    kinds = {p.kind for p in planned if (p.axes, p.moves) == (item.axes, item.moves)}
+    if CollectiveKind.ALL_REDUCE in kinds and CollectiveKind.REDUCE_SCATTER not in kinds:
+        return replace(item, kind=CollectiveKind.ALL_REDUCE.value)
+    return item
 
 
 def _row(
@@ -204,11 +221,13 @@ class _Reader:
         if tensor_id < 0:
             return "unnamed"
         tensor = self.graph.tensor(tensor_id)
+        # A plan speaks of one layer for all that are like it, so both sides leave out which.
+        name = _NUMBER.sub("*", tensor.name)
         maker = self.makers.get(tensor_id)
         if maker is None:
-            return tensor.label
-        place = f" at {maker.source}" if maker.source else ""
-        return f"{tensor.label} ({maker.kind}{place})"
+            return name or tensor.label
+        made = f"{maker.kind} at {maker.source}" if maker.source else maker.kind
+        return f"{name} ({made})" if name else made
 
 
 def _unmarked_text(collective: MeasuredCollective) -> str:
@@ -217,14 +236,11 @@ def _unmarked_text(collective: MeasuredCollective) -> str:
 
 
 def _notes(measured: ReadBack) -> Iterator[str]:
-    scattered = sum(
-        item.kind == CollectiveKind.REDUCE_SCATTER and item.opcode == "all-reduce"
-        for item in measured.collectives
-    )
+    scattered = sum(_is_either(item) for item in measured.collectives)
     if scattered:
         yield (
             f"{scattered} all-reduces of which each device keeps its own slice count as"
-            " reduce-scatters: this backend writes them so"
+            " reduce-scatters, unless the plan reduces there and then slices"
         )
     uncounted = sum(not item.runs_known for item in measured.collectives)
     if uncounted:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from shardwright.capture import capture
 from shardwright.cluster import Mesh
@@ -127,10 +128,44 @@ def test_notes_say_what_was_counted_how() -> None:
     )
     assert result.agrees
     assert result.notes == (
-        "1 all-reduces of which each device keeps its own slice count as reduce-scatters:"
-        " this backend writes them so",
+        "1 all-reduces of which each device keeps its own slice count as reduce-scatters,"
+        " unless the plan reduces there and then slices",
         "1 collectives lie in loops without a known trip count and count once",
     )
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "reduce-scatter"])
+def test_a_reduce_of_which_a_slice_is_kept_may_be_planned_either_way(kind: str) -> None:
+    result = comparison(
+        planned(kind, ("dp",)), measured("reduce-scatter", OVER_DP, opcode="all-reduce")
+    )
+    assert [(row.kind, row.agrees) for row in result.rows] == [(kind, True)]
+
+
+def test_layers_that_are_alike_are_one() -> None:
+    def step(params: Any) -> Any:
+        return [{"w": layer["w"] * 2} for layer in params]
+
+    graph = capture(step, [{"w": np.ones((4, 6), np.float32)}] * 2).graph
+    first, second = graph.inputs
+    (row,) = compare(
+        Stage(
+            device_ids=tuple(range(8)),
+            mesh=MESH,
+            ops=(),
+            tensors=(),
+            collectives=(planned("all-gather", ("dp",), tensor_id=first, runs=2),),
+        ),
+        ReadBack(
+            collectives=(
+                measured("all-gather", OVER_DP, op_name=f"jit(f)/plan.tensor{first}"),
+                measured("all-gather", OVER_DP, op_name=f"jit(f)/plan.tensor{second}", runs=2),
+            ),
+            memory=MEMORY,
+        ),
+        graph,
+    ).rows
+    assert row.causes == ("params.*.w: planned 8 KiB, measured 12 KiB",)
 
 
 def test_many_causes_are_cut_short() -> None:
