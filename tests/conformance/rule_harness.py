@@ -9,12 +9,14 @@ the equation of the primitive and asks for its rule; ``prove`` then cuts each fa
 - permutation and need-replication: a naive run in shards must be impossible or wrong, so that no
   rule is lazy; a row names the factors that are whole for another reason.
 
-Everything runs eagerly on one CPU device; cutting and joining is numpy's.
+Everything runs on one CPU device, a row in one program; cutting and joining is numpy's.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
@@ -27,12 +29,29 @@ from tests.conformance.rule_numbers import floats as floats
 from tests.conformance.rule_numbers import ints as ints
 from tests.conformance.rule_numbers import keys as keys
 from tests.conformance.rule_numbers import words as words
+from tests.conformance.rule_programs import Outcome, run_shards
 from tests.conformance.rule_trace import RuleRow as RuleRow
 from tests.conformance.rule_trace import Shard as Shard
-from tests.conformance.rule_trace import Traced, as_tuple, to_device, to_host, trace
+from tests.conformance.rule_trace import Traced, trace
 
 IMPOSSIBLE = (TypeError, ValueError, IndexError, ZeroDivisionError)
 """What a primitive raises when its operands do not fit each other."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """What the whole run gave, and what the shards of one cut gave."""
+
+    whole: tuple[np.ndarray, ...]
+    shards: list[Outcome]
+
+    def results_of(self, index: int) -> tuple[np.ndarray, ...]:
+        """The results of one shard; raises what it raised."""
+        outcome = self.shards[index]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
 
 def prove(row: RuleRow) -> OpRule:
@@ -50,18 +69,24 @@ def prove_rule(traced: Traced) -> None:
     """Nothing, once every factor of a traced row's rule has been cut and compared."""
     row = traced.row
     assert bool(traced.rule.fallback) == row.opaque, traced.rule.fallback or "a fallback expected"
-    if row.rule:
-        assert str(traced.rule).split("  {")[0].strip() == row.rule
+    text = str(traced.rule).split("  {")[0].strip()
+    assert not row.rule or text == row.rule, f"the rule is {text!r}, not {row.rule!r}"
     check_structure(traced)
     if row.opaque:
         return
-    for position, factor in enumerate(traced.rule.factors):
-        try:
-            _prove_factor(traced, position)
-        except Exception as error:
-            raise AssertionError(f"factor {factor.name} of {traced.rule}: {error}") from error
     unknown = row.conservative.keys() - {factor.name for factor in traced.rule.factors}
     assert not unknown, f"the row excuses factors that the rule does not have: {unknown}"
+    cuts = _all_cuts(traced)
+    parts = [(cut, index) for cut in cuts for index in range(cut.count)]
+    whole, outcomes = run_shards(traced, [make_shard(traced, *part) for part in parts])
+    ran = iter(outcomes)
+    for cut in cuts:
+        runs = Runs(whole=whole, shards=[next(ran) for _ in range(cut.count)])
+        try:
+            _prove_cut(traced.rule, cut, runs)
+        except Exception as error:
+            name = traced.rule.factors[cut.position].name
+            raise AssertionError(f"factor {name} of {traced.rule}: {error}") from error
 
 
 def check_structure(traced: Traced) -> None:
@@ -102,7 +127,7 @@ def cut_counts(traced: Traced, position: int) -> tuple[int, ...]:
 
     Where parts differ in more than their numbers (windows, dims of several factors, shards with a
     ``local`` of their own) both are tried. The plain factors of a rule take turns, since every
-    shape that runs is one more program to compile.
+    shape that runs is compiled.
     """
     factor = traced.rule.factors[position]
     blocks = factor.size // factor.block
@@ -122,21 +147,27 @@ def _shares_a_dim(rule: OpRule, position: int) -> bool:
     return any(position in dim and len(dim) > 1 for dims in tensors for dim in dims)
 
 
-def _prove_factor(traced: Traced, position: int) -> None:
-    factor = traced.rule.factors[position]
-    for count in cut_counts(traced, position):
-        cut = Cut(rule=traced.rule, position=position, count=count)
-        if factor.kind in (FactorKind.NEED_REPLICATION, FactorKind.PERMUTATION):
-            if factor.name not in traced.row.conservative:
-                _prove_not_lazy(traced, cut)
-        else:
-            _compare(traced, cut, factor.combiner)
+def _all_cuts(traced: Traced) -> list[Cut]:
+    return [
+        Cut(rule=traced.rule, position=position, count=count)
+        for position, factor in enumerate(traced.rule.factors)
+        if factor.name not in traced.row.conservative
+        for count in cut_counts(traced, position)
+    ]
 
 
-def _compare(traced: Traced, cut: Cut, combiner: Combiner | None) -> None:
+def _prove_cut(rule: OpRule, cut: Cut, runs: Runs) -> None:
+    factor = rule.factors[cut.position]
+    if factor.kind in (FactorKind.NEED_REPLICATION, FactorKind.PERMUTATION):
+        _prove_not_lazy(rule, cut, runs)
+    else:
+        _compare(rule, cut, runs, factor.combiner)
+
+
+def _compare(rule: OpRule, cut: Cut, runs: Runs, combiner: Combiner | None) -> None:
     """Nothing, if the shards' results make up the whole results."""
-    shards = [run_shard(traced, cut, index) for index in range(cut.count)]
-    for r, (whole, dims) in enumerate(zip(traced.results, traced.rule.results, strict=True)):
+    shards = [runs.results_of(index) for index in range(cut.count)]
+    for r, (whole, dims) in enumerate(zip(runs.whole, rule.results, strict=True)):
         parts = [results[r] for results in shards]
         where = f"result {r} cut {cut.count}-way"
         if cut.carries(dims):
@@ -154,8 +185,8 @@ def _compare(traced: Traced, cut: Cut, combiner: Combiner | None) -> None:
                 _assert_close(part, whole, f"{where}, shard {index} of a whole result")
 
 
-def run_shard(traced: Traced, cut: Cut, index: int) -> tuple[np.ndarray, ...]:
-    """The results of one shard."""
+def make_shard(traced: Traced, cut: Cut, index: int) -> tuple[Shard, tuple[np.ndarray, ...]]:
+    """One shard and its parts of the operands."""
     rule = traced.rule
     factor = rule.factors[cut.position]
     halo: HaloPart | None = None
@@ -176,13 +207,12 @@ def run_shard(traced: Traced, cut: Cut, index: int) -> tuple[np.ndarray, ...]:
         operand_dims=tuple(cut.dim_of(dims) for dims in rule.operands),
         result_dims=tuple(cut.dim_of(dims) for dims in rule.results),
         result_shapes=tuple(
-            cut.local_shape(whole.shape, dims)
-            for whole, dims in zip(traced.results, rule.results, strict=True)
+            cut.local_shape(shape, dims)
+            for shape, dims in zip(traced.result_shapes, rule.results, strict=True)
         ),
         halo=halo,
     )
-    local = traced.row.local or Shard.bind
-    return tuple(to_host(value) for value in as_tuple(local(shard, *map(to_device, operands))))
+    return shard, tuple(operands)
 
 
 def _check_halo(factor: Factor, halo: HaloPart, size: int, index: int, count: int) -> None:
@@ -200,16 +230,16 @@ def _check_halo(factor: Factor, halo: HaloPart, size: int, index: int, count: in
         assert not (inner_high and halo.pad_high > 0), "padding inside the operand"
 
 
-def _prove_not_lazy(traced: Traced, cut: Cut) -> None:
+def _prove_not_lazy(rule: OpRule, cut: Cut, runs: Runs) -> None:
     """Nothing, if no naive run in shards along the factor gives the whole results."""
-    in_results = any(cut.carries(dims) for dims in traced.rule.results)
+    in_results = any(cut.carries(dims) for dims in rule.results)
     for combiner in (None,) if in_results else (None, *Combiner):
         try:
-            _compare(traced, cut, combiner)
+            _compare(rule, cut, runs, combiner)
         except (*IMPOSSIBLE, AssertionError):
             continue
         how = "passes through" if combiner is None else f"reduces by {combiner}"
-        raise AssertionError(f"it is called {traced.rule.factors[cut.position].kind}, yet it {how}")
+        raise AssertionError(f"it is called {rule.factors[cut.position].kind}, yet it {how}")
 
 
 def _assert_close(actual: np.ndarray, expected: np.ndarray, where: str) -> None:

@@ -244,7 +244,7 @@ SHAPES = (
 
 def bits_part(shard: Shard, key: Any) -> Any:
     """The bits of a shard's own positions: threefry of the key and of each position's number."""
-    shape = shard.traced.results[0].shape
+    shape = shard.traced.result_shapes[0]
     hi, lo = counts_part(shard, key)
     words_of = jax.random.key_data(key)
     spread = (..., *[None] * len(shape[key.ndim :]))
@@ -256,7 +256,7 @@ def bits_part(shard: Shard, key: Any) -> Any:
 def counts_part(shard: Shard, *keys_or_none: Any) -> tuple[np.ndarray, np.ndarray]:
     """The row-major numbers of a shard's own positions, as high and low words."""
     key_rank = keys_or_none[0].ndim if keys_or_none else 0
-    shape = shard.traced.results[0].shape[key_rank:]
+    shape = shard.traced.result_shapes[0][key_rank:]
     local = shard.result_shapes[0]
     numbers = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     dim = shard.result_dims[0]

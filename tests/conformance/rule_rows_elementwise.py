@@ -106,9 +106,6 @@ TWO_OPERANDS = (
     binary("eq_to", REAL, OTHER, primitives.eq_to_p.bind),
     binary("ge"),
     binary("gt"),
-    binary("igamma", OTHER, POSITIVE),
-    binary("igamma_grad_a", OTHER, POSITIVE),
-    binary("igammac", OTHER, POSITIVE),
     binary("le"),
     binary("le_to", REAL, OTHER, primitives.le_to_p.bind),
     binary("lt"),
@@ -145,12 +142,6 @@ MORE_OPERANDS = (
         function=lambda x: lax.clamp(-1.0, x, 1.0),
         arguments=(REAL,),
         rule="(), i, () -> i",
-    ),
-    RuleRow(
-        kind="regularized_incomplete_beta",
-        function=lax.betainc,
-        arguments=(OTHER, OTHER, POSITIVE),
-        rule="i, i, i -> i",
     ),
     RuleRow(
         kind="select_n",
@@ -214,3 +205,16 @@ BROADCAST = (
 )
 
 ROWS: tuple[RuleRow, ...] = (*ONE_OPERAND, *TWO_OPERANDS, *MORE_OPERANDS, *BROADCAST)
+
+SLOW_ROWS: tuple[RuleRow, ...] = (
+    binary("igamma", OTHER, POSITIVE),
+    binary("igamma_grad_a", OTHER, POSITIVE),
+    binary("igammac", OTHER, POSITIVE),
+    RuleRow(
+        kind="regularized_incomplete_beta",
+        function=lax.betainc,
+        arguments=(OTHER, OTHER, POSITIVE),
+        rule="i, i, i -> i",
+    ),
+)
+"""Series and continued fractions, which compile for a second each."""

@@ -64,7 +64,7 @@ class RuleRow:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """A row's equation with its rule and the numbers of the whole run.
+    """A row's equation with its rule and the numbers that it is run on.
 
     Attributes:
         row: the row.
@@ -73,7 +73,6 @@ class Traced:
         graph: a graph that holds the operator alone.
         rule: what the registry says.
         operands: host arrays.
-        results: host arrays of the whole run; none for an opaque operator.
     """
 
     row: RuleRow
@@ -82,7 +81,11 @@ class Traced:
     graph: Graph
     rule: OpRule
     operands: tuple[np.ndarray, ...]
-    results: tuple[np.ndarray, ...]
+
+    @property
+    def result_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the whole results."""
+        return tuple(self.graph.tensor(tensor_id).shape for tensor_id in self.op.results)
 
 
 @final
@@ -99,6 +102,7 @@ class Shard:
         result_dims: the same for each result.
         result_shapes: the shapes that the shard's results must have.
         halo: what it reads of a halo factor's operands, else None.
+        binder: what ``bind`` does with operands and changed parameters.
     """
 
     traced: Traced
@@ -109,6 +113,7 @@ class Shard:
     result_dims: tuple[int | None, ...]
     result_shapes: tuple[tuple[int, ...], ...]
     halo: HaloPart | None = None
+    binder: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
 
     @property
     def size(self) -> int:
@@ -127,13 +132,12 @@ class Shard:
 
     def bind(self, *operands: Any, **changed: Any) -> Any:
         """The primitive's results on these operands, some parameters changed."""
-        if self.traced.eqn is None:
-            return self.traced.row.function(*map(to_host, operands))
-        return bind(self.traced.eqn, operands, **changed)
+        assert self.binder is not None
+        return self.binder(operands, changed)
 
 
 def trace(row: RuleRow) -> Traced:
-    """The row's equation, run whole, and its rule."""
+    """The row's equation with its operands and its rule."""
     if row.kind.startswith("shard."):
         return _trace_border(row)
     arguments = [to_device(argument) for argument in row.arguments]
@@ -141,14 +145,8 @@ def trace(row: RuleRow) -> Traced:
     eqn, values = _find(closed.jaxpr, list(closed.consts), arguments, row.kind)
     atoms = (*eqn.invars, *eqn.outvars)
     op, graph = _graph_of(row.kind, atoms, len(eqn.invars), eqn.params)
-    # An operator that is kept whole may be costly or do something: it is looked at, never run.
-    ran = () if row.opaque else as_tuple(bind(eqn, values))
-    results = tuple(to_host(value) for value in ran)
     operands = tuple(to_host(value) for value in values)
-    rule = rule_for(op, graph)
-    return Traced(
-        row=row, eqn=eqn, op=op, graph=graph, rule=rule, operands=operands, results=results
-    )
+    return Traced(row=row, eqn=eqn, op=op, graph=graph, rule=rule_for(op, graph), operands=operands)
 
 
 def _trace_border(row: RuleRow) -> Traced:
@@ -161,7 +159,6 @@ def _trace_border(row: RuleRow) -> Traced:
         graph=graph,
         rule=rule_for(op, graph),
         operands=row.arguments,
-        results=results,
     )
 
 
@@ -173,10 +170,10 @@ def bind(eqn: JaxprEqn, operands: Any, **changed: Any) -> Any:
 
 
 def to_device(value: Any) -> Any:
-    """A jax array; host keys become typed keys."""
+    """What jax takes: host keys become typed keys, other arrays are taken as they are."""
     if isinstance(value, np.ndarray) and value.dtype == KEY_WORDS:
         return jax.random.wrap_key_data(np.ascontiguousarray(value["words"]))
-    return jax.numpy.asarray(value) if isinstance(value, np.ndarray | np.generic) else value
+    return value
 
 
 def to_host(value: Any) -> np.ndarray:
@@ -188,6 +185,7 @@ def to_host(value: Any) -> np.ndarray:
 
 
 def as_tuple(results: Any) -> tuple[Any, ...]:
+    """The results of a primitive, which are a list only where it may have several."""
     return tuple(results) if isinstance(results, list | tuple) else (results,)
 
 

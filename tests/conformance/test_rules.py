@@ -22,12 +22,18 @@ ROWS: tuple[RuleRow, ...] = (
 )
 
 
+SLOW_ROWS: tuple[RuleRow, ...] = (
+    *rule_rows_elementwise.SLOW_ROWS,
+    *rule_rows_linalg.SLOW_ROWS,
+)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
 def test_each_factor_of_a_rule_holds_in_shards(row: RuleRow) -> None:
     prove(row)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", rule_rows_linalg.SLOW_ROWS, ids=lambda row: row.label)
+@pytest.mark.parametrize("row", SLOW_ROWS, ids=lambda row: row.label)
 def test_each_factor_of_a_costly_rule_holds_in_shards(row: RuleRow) -> None:
     prove(row)

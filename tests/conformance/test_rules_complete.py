@@ -14,8 +14,7 @@ from jax.extend.core import Primitive, primitives
 
 from shardwright.sharding.rules import opaque, random, registered_kinds
 from shardwright.sharding.rules.registry import merge_families
-from tests.conformance import rule_rows_linalg
-from tests.conformance.test_rules import ROWS
+from tests.conformance.test_rules import ROWS, SLOW_ROWS
 
 REGIONS = """
     call call_hi_primitive call_hi_primitive_linearized closed_call composite cond
@@ -58,7 +57,7 @@ WITHOUT_RULE = {
     for kind in kinds.split()
 }
 
-PROVEN = {row.kind for row in (*ROWS, *rule_rows_linalg.SLOW_ROWS)}
+PROVEN = {row.kind for row in (*ROWS, *SLOW_ROWS)}
 
 
 def all_primitives() -> dict[str, Primitive]:
@@ -111,7 +110,7 @@ def test_every_elementwise_primitive_of_jax_has_a_rule() -> None:
 
 
 def test_no_two_rows_have_one_name() -> None:
-    labels = [row.label for row in (*ROWS, *rule_rows_linalg.SLOW_ROWS)]
+    labels = [row.label for row in (*ROWS, *SLOW_ROWS)]
     assert sorted({label for label in labels if labels.count(label) > 1}) == []
 
 
