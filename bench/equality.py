@@ -32,7 +32,7 @@ from tests.zoo import cases as zoo
 
 TOLERANCE = 1e-5
 MESHES = ("x=2", "x=4", "x=8", "x=2,y=4", "x=2,y=2,z=2")
-_SMALL = {"d_model": 32, "layers": 2, "optimizer": "sgd"}
+_SMALL = {"d_model": 32, "layers": 2, "optimizer": "sgd", "learning_rate": 1e-2}
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("gpt", _SMALL),

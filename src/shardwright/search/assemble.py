@@ -36,7 +36,7 @@ def assemble(
             Stage(
                 device_ids=space.placed.device_ids,
                 mesh=space.placed.mesh,
-                ops=tuple(writer.op_decisions()),
+                ops=(*writer.op_decisions(), *writer.region_decisions()),
                 tensors=tuple(writer.tensor_decisions()),
                 collectives=tuple(writer.collectives()),
             ),
@@ -82,6 +82,35 @@ class _Writer:
                 op_id = self.space.folded.flat.ops[position].op.id
                 yield OpDecision(op_id=op_id, operands=operands, results=results)
 
+    def region_decisions(self) -> Iterator[OpDecision]:
+        """Loops, branches and blocks: what enters them lies as it does inside."""
+        entries = self.entries
+        for op in self.space.folded.graph.walk():
+            inside = {tensor_id for region in op.regions for tensor_id in region.inputs}
+            forms = {
+                outer: sharding
+                for tensor_id in inside
+                if tensor_id in entries
+                for outer, sharding in [entries[tensor_id]]
+            }
+            if forms:
+                operands = tuple(forms.get(tensor_id) for tensor_id in op.operands)
+                results = (None,) * len(op.results)
+                yield OpDecision(op_id=op.id, operands=operands, results=results)
+
+    @cached_property
+    def entries(self) -> dict[int, tuple[int, Sharding]]:
+        """For each region input that is decided, the tensor outside and how it must lie there."""
+        entries: dict[int, tuple[int, Sharding]] = {}
+        for op in self.space.folded.ops:
+            strategy = self.space.strategy(op.index, self.choice)
+            if strategy is None or op.op.id >= 0 or not op.op.results:
+                continue
+            for position in op.positions:
+                border = self.space.folded.flat.ops[position].op
+                entries[border.results[0]] = (border.operands[0], strategy.operands[0])
+        return entries
+
     def matters(self, op: FoldedOp, strategy: Strategy) -> bool:
         decides = self.space.lead.ops[op.index].follows < 0
         finishes = any(partial.unreduced for partial in strategy.partials)
@@ -102,6 +131,12 @@ class _Writer:
         """Inputs, outputs, values at a region's border, and every value that reaches memory."""
         graph, folded = self.space.folded.graph, self.space.folded
         boundary = dict.fromkeys((*graph.inputs, *graph.outputs))
+        border = {
+            tensor_id
+            for op in graph.walk()
+            for region in op.regions
+            for tensor_id in (*region.inputs, *region.outputs, *op.results)
+        }
         resting = [self.space.sharding(t.index, self.choice) for t in folded.tensors]
         state = {after: before for before, after in graph.state_pairs}
         stored = self.memory.storage.is_stored
@@ -112,7 +147,7 @@ class _Writer:
                 yield TensorDecision(
                     tensor_id=tensor.id, sharding=known or Sharding.replicated(tensor.rank)
                 )
-            elif known is not None and stored[tensor.id]:
+            elif known is not None and (stored[tensor.id] or tensor.id in border):
                 yield TensorDecision(tensor_id=tensor.id, sharding=known)
 
     def collectives(self) -> Iterator[PlannedCollective]:
