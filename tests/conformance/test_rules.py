@@ -9,6 +9,7 @@ from tests.conformance import (
     rule_rows_elementwise,
     rule_rows_indexing,
     rule_rows_linalg,
+    rule_rows_random,
     rule_rows_window,
 )
 from tests.conformance.rule_harness import RuleRow, prove
@@ -18,6 +19,7 @@ ROWS: tuple[RuleRow, ...] = (
     *rule_rows_elementwise.ROWS,
     *rule_rows_indexing.ROWS,
     *rule_rows_linalg.ROWS,
+    *rule_rows_random.ROWS,
     *rule_rows_window.ROWS,
 )
 
