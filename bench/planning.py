@@ -31,6 +31,7 @@ def main() -> None:
     flags.add_argument("--cluster", default="64xH100")
     flags.add_argument("--batch", type=int, default=64)
     flags.add_argument("--depths", type=int, nargs="*", default=[4, 24, 96])
+    flags.add_argument("--search-time", type=float, default=40.0)
     flags.add_argument("--gap", type=float, default=1e-3)
     args = flags.parse_args()
     machines = topology(args.cluster)
@@ -51,7 +52,9 @@ def whole(args: Any, machines: Topology) -> dict[str, Any]:
     traced = time.monotonic()
     planner = Planner.of(captured.graph)
     folded = time.monotonic()
-    question = Question(effort=Effort(gap=args.gap))
+    question = Question(
+        effort=Effort(gap=args.gap, time_limit_s=20.0, total_time_s=args.search_time)
+    )
     result = planner.find(
         machines, question, on_mesh=lambda c: print(c.mesh, c.outcome, flush=True)
     )

@@ -52,6 +52,7 @@ class Options:
         memory_bytes: budget per device; by default the cluster's memory less a stated reserve.
         gap: relative gap between plan and bound at which the search may stop.
         time_limit_s: wall seconds of search per mesh.
+        total_time_s: wall seconds of search after which no further mesh is tried.
         roles: roles by input name, where capture guesses wrong.
     """
 
@@ -60,7 +61,8 @@ class Options:
     constraints: ConstraintsLike | None = None
     memory_bytes: int = 0
     gap: float = 1e-3
-    time_limit_s: float = 60.0
+    time_limit_s: float = 20.0
+    total_time_s: float = 40.0
     roles: Mapping[str, Role | str] | None = None
 
     def question(self) -> Question:
@@ -78,7 +80,9 @@ class Options:
                 for pattern, dims in (self.constraints or {}).items()
             ),
             budget_bytes=self.memory_bytes,
-            effort=Effort(gap=self.gap, time_limit_s=self.time_limit_s),
+            effort=Effort(
+                gap=self.gap, time_limit_s=self.time_limit_s, total_time_s=self.total_time_s
+            ),
         )
 
 
@@ -320,9 +324,7 @@ def _options(options: Options | None, settings: Mapping[str, Any]) -> Options:
     known = Options.__dataclass_fields__
     unknown = sorted(set(settings) - set(known))
     if unknown:
-        raise UsageError(
-            f'"{unknown[0]}" is not an option', hint=did_you_mean(unknown[0], known)
-        )
+        raise UsageError(f'"{unknown[0]}" is not an option', hint=did_you_mean(unknown[0], known))
     return replace(options or Options(), **settings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from shardwright.cluster import Mesh, Topology
@@ -50,6 +50,12 @@ class Question:
     constraints: tuple[Constraint, ...] = ()
     budget_bytes: int = 0
     effort: Effort = field(default_factory=Effort)
+
+    def until(self, deadline: float) -> Question:
+        """The same question with no more time for a mesh than the whole search has left."""
+        left_s = max(deadline - time.monotonic(), 1.0)
+        limit_s = min(self.effort.time_limit_s, left_s)
+        return replace(self, effort=replace(self.effort, time_limit_s=limit_s))
 
 
 def find_plan(
@@ -102,11 +108,14 @@ class Planner:
                 tried.append((_without_plan(mesh, Outcome.NOT_SEARCHED, "out of time", 0.0), None))
                 continue
             beat_s = math.inf if best is None else best[0].objective_s
-            answer = self.search_mesh(topology, mesh, question, beat_s)
+            answer = self.search_mesh(topology, mesh, question.until(deadline), beat_s)
             spent_s = time.monotonic() - began
             if isinstance(answer, Refusal):
                 note = answer.reason
                 tried.append((_without_plan(mesh, Outcome.REFUSED, note, spent_s), None))
+            elif best is not None and time.monotonic() > deadline and not answer[0].is_proven:
+                note = "out of time before its end"
+                tried.append((_without_plan(mesh, Outcome.NOT_SEARCHED, note, spent_s), None))
             else:
                 choice, space, memory = answer
                 tried.append((_candidate(mesh, choice, spent_s), choice))
@@ -209,7 +218,7 @@ def _not_searched(candidates: Sequence[Candidate]) -> tuple[str, ...]:
     left = [c.mesh for c in candidates if c.outcome is Outcome.NOT_SEARCHED]
     if not left:
         return ()
-    return (f"{len(left)} meshes were not searched for want of time: {'; '.join(left)}",)
+    return (f"{len(left)} meshes were not searched to the end for want of time: {'; '.join(left)}",)
 
 
 def _left_out(space: Space) -> tuple[str, ...]:

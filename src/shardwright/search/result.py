@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     BEATEN = "beaten"
     """Of one mesh: its bound is no better than a plan that another mesh already gave."""
     NOT_SEARCHED = "not searched"
-    """Of one mesh: the time for the whole search was over before it was begun."""
+    """Of one mesh: the time for the whole search was over before its search had ended."""
 
 
 @final
