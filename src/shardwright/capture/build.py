@@ -35,11 +35,13 @@ def build_graph(closed: ClosedJaxpr, name: str) -> Graph:
         for position, v in enumerate(jaxpr.constvars)
     ]
     ops = builder.ops(jaxpr, rows)
+    # A result may be a number that no operator reads, and then its row is only now made.
+    outputs = builder.read_all(jaxpr.outvars, rows)
     return Graph(
         name=name,
         tensors=tuple(builder.tensors),
         inputs=tuple(inputs),
-        outputs=builder.read_all(jaxpr.outvars, rows),
+        outputs=outputs,
         ops=ops,
     )
 
