@@ -1,9 +1,9 @@
-"""Shardwright: automatic parallelism for training steps.
+r"""Shardwright: automatic parallelism for training steps.
 
 ::
 
     step, args -> capture -> search -> plan -> execute -> the same step on many devices
-                                 \\-> cost, report: how long, how many bytes, why
+                                 \-> cost, report: how long, how many bytes, why
 
 Read the rooms in this order: ``ir``, ``cluster``, ``sharding``, ``solver``, ``search``, ``plan``,
 ``cost``, ``capture``, ``execute``, ``report``, ``api``. Importing the package loads no framework.
@@ -31,7 +31,7 @@ __all__ = ["Options", "ParallelStep", "Planned", "parallelize", "plan"]
 _LAZY = frozenset(__all__) - {"plan"}
 
 
-def plan(step: Callable[..., Any], *args: Any, **settings: Any) -> Planned:  # type: ignore[no-redef]
+def plan(step: Callable[..., Any], *args: Any, **settings: Any) -> Planned:
     """The best plan for a step on some machines; see ``shardwright.api.plan``."""
     answer: Planned = importlib.import_module("shardwright.api").plan(step, *args, **settings)
     return answer

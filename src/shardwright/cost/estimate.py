@@ -20,7 +20,7 @@ from shardwright.cluster.place import place
 from shardwright.cost.collective import collective_time_s
 from shardwright.cost.storage import Storage, live_at, live_bytes, storage_of
 from shardwright.cost.work import local_bytes, local_work_s
-from shardwright.ir import Graph, Role
+from shardwright.ir import Graph, Op, Role
 from shardwright.ir.flat import FlatGraph, flatten
 from shardwright.plan.record import OpDecision, Plan, PlannedCollective, Stage
 from shardwright.sharding import Collective, CollectiveKind, Sharding
@@ -165,7 +165,7 @@ class _Pricer:
             sharding = self.stage.sharding_of.get(int(tensor_id))
             sizes[tensor_id] = local_bytes(self.graph, int(tensor_id), sharding, self.placed)
         length = len(self.flat.ops)
-        timeline = live_bytes(storage, sizes, length)
+        timeline = live_bytes(storage, sizes, length) + self.transients()
         position = int(np.argmax(timeline))
         state = sum(
             int(sizes[i])
@@ -179,6 +179,33 @@ class _Pricer:
             moment=self.moment(position),
             largest=self.largest(storage, sizes, position),
         )
+
+    def transients(self) -> NDArray[np.int64]:
+        """Bytes that exist only while one operator runs: gathered operands, unfinished sums."""
+        extra = np.zeros(len(self.flat.ops) + 1, dtype=np.int64)
+        decisions = {decision.op_id: decision for decision in self.stage.ops}
+        unfinished: Counter[int] = Counter()
+        for planned in self.stage.collectives:
+            if planned.kind == CollectiveKind.REDUCE_SCATTER:
+                unfinished[planned.op_id] += planned.size_bytes
+        for position, flat_op in enumerate(self.flat.ops):
+            op = flat_op.op
+            extra[position] += unfinished[op.id]
+            if op.id in decisions and not op.regions:
+                extra[position] += self.copies_bytes(op, decisions[op.id])
+        return extra
+
+    def copies_bytes(self, op: Op, decision: OpDecision) -> int:
+        """Bytes of the operands that are larger at their use than where they rest."""
+        total = 0
+        for tensor_id, wanted in zip(op.operands, decision.operands, strict=True):
+            resting = self.stage.sharding_of.get(tensor_id)
+            if wanted is None or resting is None or wanted == resting:
+                continue
+            copy = local_bytes(self.graph, tensor_id, wanted, self.placed)
+            if copy > local_bytes(self.graph, tensor_id, resting, self.placed):
+                total += copy
+        return total
 
     def moment(self, position: int) -> str:
         op = self.flat.ops[min(position, len(self.flat.ops) - 1)].op

@@ -13,6 +13,7 @@ from shardwright.plan.record import (
     Plan,
     PlannedCollective,
     Provenance,
+    Route,
     Stage,
     TensorDecision,
 )
@@ -39,11 +40,16 @@ def assemble(
                 ops=(*writer.op_decisions(), *writer.region_decisions()),
                 tensors=tuple(writer.tensor_decisions()),
                 collectives=tuple(writer.collectives()),
+                routes=tuple(writer.routes()),
             ),
         ),
         fallbacks=tuple(writer.fallbacks()),
         provenance=provenance,
     )
+
+
+_GATHERED_KINDS = frozenset({"fft", "top_k"})
+"""Operators that XLA gathers before they start unless it is told how they run."""
 
 
 @final
@@ -55,15 +61,15 @@ class _Writer:
 
     @cached_property
     def moved(self) -> frozenset[int]:
-        """Folded operators some operand of which must be moved first."""
+        """Folded tensors that somebody wants in another form than the one in which they rest."""
         return frozenset(
-            demand.reader
+            demand.tensor
             for demand in self.space.demands
-            if demand.reader >= 0 and self.wanted(demand) != self.resting(demand)
+            if self.wanted(demand) != self.resting(demand)
         )
 
     def wanted(self, demand: Demand) -> Sharding:
-        return demand.palette[demand.index[self.choice[demand.node]]]
+        return demand.palette[int(demand.index[self.choice[demand.node]])]
 
     def resting(self, demand: Demand) -> Sharding:
         sharding = self.space.sharding(demand.tensor, self.choice)
@@ -114,7 +120,23 @@ class _Writer:
     def matters(self, op: FoldedOp, strategy: Strategy) -> bool:
         decides = self.space.lead.ops[op.index].follows < 0
         finishes = any(partial.unreduced for partial in strategy.partials)
-        return decides or finishes or op.index in self.moved
+        left_to_itself_is_gathered = op.op.kind in _GATHERED_KINDS
+        return (
+            decides
+            or finishes
+            or left_to_itself_is_gathered
+            or not self.moved.isdisjoint(op.results)
+            or self.moves_operand(op, strategy)
+        )
+
+    def moves_operand(self, op: FoldedOp, strategy: Strategy) -> bool:
+        """Whether some operand rests in another form than the operator wants."""
+        return any(
+            self.space.lead.tensors[source.tensor] >= 0
+            and self.space.sharding(source.tensor, self.choice) != wanted
+            for sources, wanted in zip(op.operands, strategy.operands, strict=True)
+            for source in sources
+        )
 
     def shown(
         self, tensor_ids: tuple[int, ...], shardings: tuple[Sharding, ...]
@@ -180,6 +202,25 @@ class _Writer:
             for step in steps:
                 why = f"partial sums of {op.op.kind}"
                 yield self.planned(step, op.runs, tensor.id, op.op.id, why)
+
+    def routes(self) -> Iterator[Route]:
+        """The way of every reshard that takes several steps, once for each shape and pair."""
+        found: dict[Route, None] = {}
+        for demand in self.space.demands:
+            tensor = self.space.folded.tensors[demand.tensor].tensor
+            source, target = self.resting(demand), self.wanted(demand)
+            path = self.space.prices.reshard(tensor, source, target)
+            if len(path.steps) > 1 and not source.unreduced:
+                found[
+                    Route(
+                        shape=tensor.shape,
+                        dtype=tensor.dtype,
+                        source=source,
+                        target=target,
+                        via=path.layouts[:-1],
+                    )
+                ] = None
+        yield from found
 
     def planned(
         self, step: Collective, runs: int, tensor_id: int, op_id: int, why: str

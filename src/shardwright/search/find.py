@@ -15,6 +15,7 @@ from shardwright.cost.storage import Storage, storage_of
 from shardwright.ir import Graph
 from shardwright.plan.record import Plan, Provenance
 from shardwright.search.assemble import assemble
+from shardwright.search.build import build_space
 from shardwright.search.constraints import Constraint, constraint_masks
 from shardwright.search.fold import FoldedGraph, fold
 from shardwright.search.intra import Effort, MeshChoice, solve_mesh
@@ -24,7 +25,7 @@ from shardwright.search.masks import Mask, Refusal, everything
 from shardwright.search.memory import MemoryView
 from shardwright.search.recipes import canonical_recipe, recipe_masks
 from shardwright.search.result import Candidate, Outcome, SearchResult
-from shardwright.search.space import Space, build_space
+from shardwright.search.space import Space
 
 AUTO = "auto"
 

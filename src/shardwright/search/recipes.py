@@ -236,10 +236,8 @@ class _Part:
         labels = self.labels.factors[op_index]
         strategies = palette.strategies
         uses = self.mark(strategies, lambda s: self.use.axis in s.axes)
-        on = {
-            label: self.mark(strategies, lambda s, at=label: self.factor_label(s, labels) is at)
-            for label in DimLabel
-        }
+        cut = [self.factor_label(strategy, labels) for strategy in strategies]
+        on = {label: self.mark(tuple(cut), label.__eq__) for label in DimLabel}
         mask = self.masks[node]
         if self.use.part is AxisPart.DATA:
             if not require(mask, on[DimLabel.BATCH][palette.index]):
