@@ -237,7 +237,7 @@ class _Part:
         strategies = palette.strategies
         uses = self.mark(strategies, lambda s: self.use.axis in s.axes)
         cut = [self.factor_label(strategy, labels) for strategy in strategies]
-        on = {label: self.mark(tuple(cut), label.__eq__) for label in DimLabel}
+        on = {label: np.array([of is label for of in cut], np.bool_) for label in DimLabel}
         mask = self.masks[node]
         if self.use.part is AxisPart.DATA:
             if not require(mask, on[DimLabel.BATCH][palette.index]):
