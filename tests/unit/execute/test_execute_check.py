@@ -68,6 +68,29 @@ def test_a_wrong_program_is_found() -> None:
         result.require()
 
 
+def normalised(state: Any, x: Any) -> Any:
+    """A step that divides sums of rounding errors by their own size, as Adam's first step does."""
+    noise = (x * 3).sum(0) - 3 * x.sum(0)
+    return {"w": state["w"] - noise / (jnp.abs(noise) + 1e-12)}, (x * x).sum()
+
+
+def test_what_rounding_alone_decides_is_no_disagreement() -> None:
+    x = np.random.default_rng(0).normal(size=(256, 64)).astype(np.float32)
+    start = {"w": np.zeros(64, np.float32)}
+    captured = capture(normalised, start, x)
+    program = build(captured, hand_plan(captured.graph, MESH, resting={x.shape: S("dp", None)}))
+    # The sums differ in their last digits, so some quotients differ wholly.
+    assert not check(program, start, x, tolerance=1e-4).agrees
+    lenient = check(program, start, x)
+    assert lenient.agrees
+    (w,), (total,) = lenient.leaves, lenient.scalars
+    assert w.difference > 1 < w.tolerance
+    assert total.difference < total.tolerance == pytest.approx(1e-4)
+    # What is well defined stays checked.
+    program.unplanned = capture(lambda s, x: normalised(s, x * 1.01), start, x).jaxpr
+    assert not check(program, start, x).agrees
+
+
 def test_keys_in_the_state_are_fed_back() -> None:
     def noisy(state: Any) -> Any:
         key, use = jax.random.split(state["key"])
@@ -95,14 +118,7 @@ def test_keys_in_the_state_are_fed_back() -> None:
     ],
 )
 def test_the_measure_of_a_difference(ours: Any, theirs: Any, difference: float) -> None:
-    found = _difference("x", 1, ours, theirs, tolerance=None, least_scale=0.0)
-    assert found.difference == difference
-
-
-def test_a_state_is_measured_no_finer_than_its_largest_update() -> None:
-    ours, theirs = np.float32([1e-9, 2e-9]), np.float32([1e-9, 1e-9])
-    found = _difference("x", 1, ours, theirs, tolerance=None, least_scale=0.5)
-    assert found.difference == pytest.approx(2e-9, rel=1e-3)
+    assert _difference("x", 1, ours, theirs, None).difference == difference
 
 
 @pytest.mark.parametrize(
@@ -110,5 +126,4 @@ def test_a_state_is_measured_no_finer_than_its_largest_update() -> None:
 )
 def test_tolerance_goes_by_element_type(dtype: str, tolerance: float) -> None:
     array = np.ones(2, jnp.dtype(dtype))
-    found = _difference("x", 1, array, array, tolerance=None, least_scale=0.0)
-    assert found.tolerance == tolerance
+    assert _difference("x", 1, array, array, None).tolerance == tolerance
