@@ -103,6 +103,11 @@ VERIFY = {
         "  where  the result\n"
         '  try    did you mean "tp" or "dp"?',
     ),
+    "an unknown axis of a route": (
+        with_stage(routes=(replace(STAGE.routes[0], via=(S("ep", None),)),)),
+        '[ep, -] of a float32[8, 16] on its way as a reshard names the axis "ep"; the mesh is'
+        ' dp=2,tp=4\n  try    did you mean "tp" or "dp"?',
+    ),
     "a partial input": (
         with_resting(1, Sharding(dims=((), ()), unreduced=("tp",))),
         "the input x rests unreduced: [-, -] unreduced tp\n  try    plan again",
@@ -182,6 +187,11 @@ DAMAGE = {
         TEXT.replace('[1,"neg","model.py:90"', '["neg","model.py:90"'),
         "the plan is damaged: fallbacks[0] has 3 elements, not 4",
         ", key fallbacks[0]",
+    ),
+    "a short route": (
+        TEXT.replace('[8,16],"float32"', '"float32"'),
+        "the plan is damaged: stages[0].routes[0] has 4 elements, not 5",
+        ", key stages[0].routes[0]",
     ),
     "not a list": (
         TEXT.replace('"device_ids": [0,1,2,3,4,5,6,7]', '"device_ids": 8'),

@@ -13,6 +13,7 @@ from shardwright.plan.record import OpDecision as OpDecision
 from shardwright.plan.record import Plan as Plan
 from shardwright.plan.record import PlannedCollective as PlannedCollective
 from shardwright.plan.record import Provenance as Provenance
+from shardwright.plan.record import Route as Route
 from shardwright.plan.record import Stage as Stage
 from shardwright.plan.record import TensorDecision as TensorDecision
 from shardwright.plan.serialize import load as load

@@ -15,6 +15,7 @@ from shardwright.plan.record import (
     Plan,
     PlannedCollective,
     Provenance,
+    Route,
     Stage,
     TensorDecision,
 )
@@ -98,8 +99,10 @@ def _check_version(document: Field) -> None:
 
 
 def _stage(field: Field) -> Stage:
-    names = ("device_ids", "mesh", "shardings", "decisions", "ops", "tensors", "collectives")
-    devices, mesh, shardings_field, decisions, ops, tensors, collectives = field.members(*names)
+    names = "device_ids mesh shardings decisions ops tensors collectives routes"
+    devices, mesh, shardings_field, decisions, ops, tensors, collectives, routes = field.members(
+        *names.split()
+    )
     shardings = tuple(_sharding(item) for item in shardings_field.items())
     patterns = tuple(_pattern(item, shardings) for item in decisions.items())
     return Stage(
@@ -108,6 +111,7 @@ def _stage(field: Field) -> Stage:
         ops=tuple(_op(item, patterns) for item in ops.items()),
         tensors=tuple(_tensor(item, shardings) for item in tensors.items()),
         collectives=tuple(_collective(item) for item in collectives.items()),
+        routes=tuple(_route(item, shardings) for item in routes.items()),
     )
 
 
@@ -162,6 +166,21 @@ def _collective(field: Field) -> PlannedCollective:
         tensor_id=tensor_id.integer(),
         op_id=op_id.integer(),
         stands_for=stands_for.text(),
+    )
+
+
+def _route(field: Field, shardings: tuple[Sharding, ...]) -> Route:
+    items = tuple(field.items())
+    if len(items) != 5:
+        field.damaged(f"has {len(items)} elements, not 5")
+    shape, dtype, source, target, via = items
+    count = len(shardings)
+    return Route(
+        shape=tuple(size.whole() for size in shape.items()),
+        dtype=dtype.text(),
+        source=shardings[source.whole(below=count)],
+        target=shardings[target.whole(below=count)],
+        via=tuple(shardings[item.whole(below=count)] for item in via.items()),
     )
 
 

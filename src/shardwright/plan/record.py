@@ -65,6 +65,28 @@ class PlannedCollective:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A reshard of several steps, and how a tensor lies between them.
+
+    A partitioner that is told the two ends only may gather everything on the way.
+
+    Attributes:
+        shape: of the tensors that take it.
+        dtype: their element type.
+        source: how they lie.
+        target: how they shall lie.
+        via: how they lie after each step but the last.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    source: Sharding
+    target: Sharding
+    via: tuple[Sharding, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fallback:
     """Something that the planner could not do as it would have liked; always shown."""
 
@@ -84,6 +106,7 @@ class Stage:
     ops: tuple[OpDecision, ...]
     tensors: tuple[TensorDecision, ...]
     collectives: tuple[PlannedCollective, ...] = ()
+    routes: tuple[Route, ...] = ()
 
     @cached_property
     def sharding_of(self) -> dict[int, Sharding]:

@@ -19,7 +19,9 @@ from shardwright.plan.parse import FORMAT, from_json
 from shardwright.plan.record import Plan, Provenance, Stage
 from shardwright.sharding import Sharding
 
-_ROW_LISTS = frozenset({"shardings", "decisions", "ops", "tensors", "collectives", "fallbacks"})
+_ROW_LISTS = frozenset(
+    {"shardings", "decisions", "ops", "tensors", "collectives", "routes", "fallbacks"}
+)
 
 _Row = TypeVar("_Row", bound=Hashable)
 _Pattern = tuple[tuple[int | None, ...], tuple[int | None, ...]]
@@ -125,6 +127,10 @@ def _stage_object(stage: Stage) -> dict[str, object]:
         [op.op_id, patterns.row((indices(op.operands), indices(op.results)))] for op in stage.ops
     ]
     tensors = [[decision.tensor_id, shardings.row(decision.sharding)] for decision in stage.tensors]
+    routes = [
+        [r.shape, r.dtype, *(shardings.row(end) for end in (r.source, r.target)), indices(r.via)]
+        for r in stage.routes
+    ]
     return {
         "device_ids": list(stage.device_ids),
         "mesh": [[axis.name, axis.size] for axis in stage.mesh.axes],
@@ -136,6 +142,7 @@ def _stage_object(stage: Stage) -> dict[str, object]:
             [c.kind, c.axes, c.size_bytes, c.runs, c.tensor_id, c.op_id, c.stands_for]
             for c in stage.collectives
         ],
+        "routes": routes,
     }
 
 

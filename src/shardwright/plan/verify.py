@@ -9,7 +9,7 @@ from typing import NoReturn, final
 
 from shardwright.cluster import Mesh, Topology
 from shardwright.errors import PlanError, did_you_mean
-from shardwright.ir import Graph, Op, Tensor
+from shardwright.ir import Graph, Op, Role, Tensor
 from shardwright.plan.record import OpDecision, Plan, Stage
 from shardwright.sharding import Sharding
 
@@ -35,6 +35,7 @@ def verify_plan(plan: Plan, graph: Graph, topology: Topology | None = None) -> N
             checker.check_tensor_id(tensor.tensor_id)
             checker.check(tensor.sharding, graph.tensor(tensor.tensor_id), "its resting place")
         checker.check_collectives(stage)
+        checker.check_routes(stage)
         checker.check_boundary(stage)
         checker.check_state(stage)
 
@@ -158,6 +159,15 @@ class _Checker:
                     )
             if collective.tensor_id >= 0:
                 self.check_tensor_id(collective.tensor_id)
+
+    def check_routes(self, stage: Stage) -> None:
+        for route in stage.routes:
+            name = f"a {route.dtype}{list(route.shape)} on its way"
+            tensor = Tensor(
+                id=-1, shape=route.shape, dtype=route.dtype, role=Role.ACTIVATION, name=name
+            )
+            for layout in (route.source, *route.via, route.target):
+                self.check(layout, tensor, "a reshard")
 
     def check_boundary(self, stage: Stage) -> None:
         for tensor, sharding, side in self._boundary(stage):

@@ -13,6 +13,7 @@ from shardwright.plan import (
     Plan,
     PlannedCollective,
     Provenance,
+    Route,
     Stage,
     TensorDecision,
 )
@@ -78,6 +79,15 @@ STAGE = Stage(
             tensor_id=2,
             op_id=-1,
             stands_for="the result",
+        ),
+    ),
+    routes=(
+        Route(
+            shape=(8, 16),
+            dtype="float32",
+            source=S("dp", None),
+            target=S(None, "tp"),
+            via=(S("dp", "tp"),),
         ),
     ),
 )

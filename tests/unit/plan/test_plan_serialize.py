@@ -19,6 +19,7 @@ from shardwright.plan import (
     Plan,
     PlannedCollective,
     Provenance,
+    Route,
     Stage,
     TensorDecision,
     from_json,
@@ -63,6 +64,16 @@ stages = st.builds(
             tensor_id=st.integers(-1, 99),
             op_id=st.integers(-1, 99),
             stands_for=names,
+        )
+    ),
+    routes=tuples(
+        st.builds(
+            Route,
+            shape=tuples(ids),
+            dtype=names,
+            source=shardings,
+            target=shardings,
+            via=tuples(shardings),
         )
     ),
 )

@@ -73,6 +73,8 @@ def test_a_plan_for_this_graph_passes(plan: Plan) -> None:
         with_resting(2, S(None, ("dp", "tp", "tp"))),
         with_resting(3, S("dp", None)),
         with_resting(3, None),
+        with_stage(routes=(replace(STAGE.routes[0], via=(S("pp", None),)),)),
+        with_stage(routes=(replace(STAGE.routes[0], target=S("dp")),)),
     ],
 )
 def test_each_broken_rule_is_found(plan: Plan) -> None:
