@@ -7,7 +7,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,5 +88,4 @@ def _plain(value: Any) -> Any:
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    first: Callable[[str], bool] = lambda cell: cell[:1].isdigit() or cell[:1] in "-+"  # noqa: E731
-    return all(first(cell) for cell in cells)
+    return all(cell[:1].isdigit() or cell[:1] in ("-", "+") for cell in cells)

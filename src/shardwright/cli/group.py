@@ -63,7 +63,7 @@ class House(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:  # type: ignore[override]
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run one command and leave with its exit code."""
         words = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False

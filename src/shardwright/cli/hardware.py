@@ -9,8 +9,13 @@ import click
 
 from shardwright.cli.answer import give, json_option, table
 from shardwright.cluster import Device, LinkLevel, Topology
-from shardwright.cluster.catalogue import DeviceEntry, device_entries, find_device, instances
-from shardwright.cluster.catalogue import slice_shapes
+from shardwright.cluster.catalogue import (
+    DeviceEntry,
+    device_entries,
+    find_device,
+    instances,
+    slice_shapes,
+)
 from shardwright.cluster.parse import topology as parse_topology
 from shardwright.units import format_bytes, format_rate, format_time
 
@@ -59,9 +64,10 @@ def _peaks(device: Device) -> str:
 
 
 def _level(level: LinkLevel) -> str:
+    bandwidth = format_rate(level.bandwidth_bytes_per_s, "B")
     text = (
-        f"{level.num_units} on {level.name}: {format_rate(level.bandwidth_bytes_per_s, 'B')} one way"
-        f" per device, {format_time(level.latency_s)}"
+        f"{level.num_units} on {level.name}: {bandwidth} one way per device,"
+        f" {format_time(level.latency_s)}"
     )
     if level.peer_bandwidth_bytes_per_s:
         text += f", {format_rate(level.peer_bandwidth_bytes_per_s, 'B')} between two"
