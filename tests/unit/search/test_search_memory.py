@@ -25,21 +25,24 @@ CLUSTER = topology("8xH100")
 MESH = Mesh.of(x=2, y=4)
 
 
+@pytest.mark.slow
 def test_a_budget_is_kept_and_a_tighter_one_is_never_faster() -> None:
     planner = planner_of("gpt-scan-remat")
     times = []
-    free = planner.find(CLUSTER, Question(meshes=(MESH,)))
+    effort = Effort(gap=2e-2, time_limit_s=30.0)
+    free = planner.find(CLUSTER, Question(meshes=(MESH,), effort=effort))
     peak = free.candidates[0].peak_bytes
-    for share in (1.0, 0.7, 0.5):
+    for share in (1.0, 0.7):
         budget = int(peak * share)
-        result = planner.find(CLUSTER, Question(meshes=(MESH,), budget_bytes=budget))
+        question = Question(meshes=(MESH,), budget_bytes=budget, effort=effort)
+        result = planner.find(CLUSTER, question)
         assert result.plan is not None
         assert result.candidates[0].peak_bytes <= budget
         found = estimate(result.plan, planner.folded.graph, CLUSTER)
         assert found.memory.peak_bytes <= budget * 1.05
         assert result.lower_bound_s <= result.objective_s
         times.append(result.objective_s)
-    assert all(later >= earlier * (1 - 1e-3) for earlier, later in itertools.pairwise(times))
+    assert all(later >= earlier * (1 - 2e-2) for earlier, later in itertools.pairwise(times))
 
 
 def test_what_cannot_fit_says_what_is_short() -> None:

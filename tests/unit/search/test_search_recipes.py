@@ -45,7 +45,9 @@ def kinds(plan: Plan) -> set[str]:
     return {collective.kind for collective in plan.stages[0].collectives}
 
 
-@pytest.mark.parametrize("mesh", [FLAT, GRID], ids=str)
+@pytest.mark.parametrize(
+    "mesh", [FLAT, pytest.param(GRID, marks=pytest.mark.slow)], ids=["x=8", "x=2,y=4"]
+)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_free_search_is_never_worse_than_a_recipe(name: str, mesh: Mesh) -> None:
     auto = search(name, "auto", mesh)
