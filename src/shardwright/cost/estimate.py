@@ -216,4 +216,13 @@ class _Pricer:
     ) -> tuple[tuple[str, int], ...]:
         live = live_at(storage, position)
         order = live[np.argsort(-sizes[live], kind="stable")[:count]]
-        return tuple((self.graph.tensor(int(i)).label, int(sizes[i])) for i in order)
+        writers = {i: flat_op.op for flat_op in self.flat.ops for i in flat_op.op.results}
+        return tuple((self.described(int(i), writers), int(sizes[i])) for i in order)
+
+    def described(self, tensor_id: int, writers: dict[int, Op]) -> str:
+        """The user's name of a tensor, or what wrote it and where."""
+        name = self.graph.tensor(tensor_id).name
+        if name or tensor_id not in writers:
+            return name or f"%{tensor_id}"
+        writer = writers[tensor_id]
+        return f"%{tensor_id}, {writer.kind} at {writer.source or 'an unknown line'}"

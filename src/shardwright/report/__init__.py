@@ -1,0 +1,1 @@
+"""The report: a plan and its search as text, as JSON and as HTML, from records alone."""
