@@ -10,6 +10,7 @@ import functools
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,10 +204,8 @@ def _kind(value: object) -> str:
 
 
 def _last_line(error: BaseException) -> str:
-    """Where an error was raised, as ``file.py:12``."""
-    trace = error.__traceback__
-    if trace is None:
-        return ""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    """The user's line where an error was raised, as ``file.py:12``; empty when none was reached."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    ours = (str(Path(__file__).parent), str(Path(importlib.__file__).parent), "<frozen")
+    users = [frame for frame in frames if not frame[0].startswith(ours)]
+    return f"{Path(users[-1][0]).name}:{users[-1][1]}" if users else ""
