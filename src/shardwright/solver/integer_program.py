@@ -25,11 +25,10 @@ from typing import Any, final
 
 import highspy
 import numpy as np
+from highspy.highs import _Highs
 
 from shardwright.solver.classes import row_classes
 from shardwright.solver.problem import Floats, Labels, Problem
-
-_SEED = 1
 
 
 @final
@@ -87,19 +86,32 @@ def solve_integer_program(
     gap: float,
     time_limit_s: float,
     start: Labels | None = None,
-    num_threads: int = 1,
+    seed: int = 0,
 ) -> ProgramResult:
     """The best choice of a reduced problem, a bound, or the proof that there is none."""
     rows, columns = _Rows(), _Columns()
     x = _choose_one(problem, rows, columns)
     _link_ends(problem, x, rows, columns)
     _fit_memory(problem, x, rows)
+    scale = _scale(problem)
+    columns.costs = [costs * scale for costs in columns.costs]
     solver = _solver(rows, columns, num_integers=_num_strategies(problem))
-    _set_options(solver, gap=gap, time_limit_s=time_limit_s, num_threads=num_threads)
+    _set_options(solver, gap=gap, time_limit_s=time_limit_s, seed=seed)
     if start is not None:
         _set_start(solver, problem, x, start)
     solver.run()
-    return _result(solver, problem, x)
+    return _result(solver, problem, x, scale=scale)
+
+
+def _scale(problem: Problem) -> float:
+    """What costs are multiplied by, so that the solver's absolute tolerances are small beside them.
+
+    A power of two, which loses no digit.
+    """
+    least = sum(float(np.min(np.abs(costs))) for costs in problem.costs.values())
+    most = max((float(np.max(np.abs(costs))) for costs in problem.costs.values()), default=0.0)
+    typical = max(least, most / 16.0)
+    return 2.0 ** round(math.log2(1e4 / typical)) if 0.0 < typical < math.inf else 1.0
 
 
 def least_overshoot(problem: Problem, *, time_limit_s: float) -> tuple[float, Labels] | None:
@@ -110,9 +122,9 @@ def least_overshoot(problem: Problem, *, time_limit_s: float) -> tuple[float, La
     over = columns.add(np.ones(1))
     _fit_memory(problem, x, rows, over=over)
     solver = _solver(rows, columns, num_integers=_num_strategies(problem))
-    _set_options(solver, gap=1e-9, time_limit_s=time_limit_s, num_threads=1)
+    _set_options(solver, gap=1e-9, time_limit_s=time_limit_s, seed=0)
     solver.run()
-    result = _result(solver, problem, x)
+    result = _result(solver, problem, x, scale=1.0)
     if result.choice is None:
         return None
     return solver.getInfo().objective_function_value, result.choice
@@ -178,18 +190,20 @@ def _solver(rows: _Rows, columns: _Columns, *, num_integers: int) -> Any:
     model.a_matrix_.value_ = np.concatenate(rows.values)
     kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
     model.integrality_ = [kinds[int(flag)] for flag in is_integer]
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    # The wrapper class greets on standard output whatever its options say; its base does not.
+    solver: Any = _Highs()
     solver.setOptionValue("output_flag", False)
     solver.passModel(model)
     return solver
 
 
-def _set_options(solver: Any, *, gap: float, time_limit_s: float, num_threads: int) -> None:
+def _set_options(solver: Any, *, gap: float, time_limit_s: float, seed: int) -> None:
     solver.setOptionValue("mip_rel_gap", gap)
     solver.setOptionValue("mip_abs_gap", 0.0)
     solver.setOptionValue("time_limit", max(0.01, time_limit_s))
-    solver.setOptionValue("threads", num_threads)
-    solver.setOptionValue("random_seed", _SEED)
+    # One thread, so that the same seed gives the same answer.
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("random_seed", seed)
 
 
 def _set_start(solver: Any, problem: Problem, x: dict[int, Any], start: Labels) -> None:
@@ -201,7 +215,7 @@ def _set_start(solver: Any, problem: Problem, x: dict[int, Any], start: Labels) 
     solver.setSolution(len(numbers), numbers, values)
 
 
-def _result(solver: Any, problem: Problem, x: dict[int, Any]) -> ProgramResult:
+def _result(solver: Any, problem: Problem, x: dict[int, Any], *, scale: float) -> ProgramResult:
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highspy.HighsModelStatus.kInfeasible:
         return ProgramResult(choice=None, bound=math.inf, is_infeasible=True, is_complete=True)
@@ -212,8 +226,10 @@ def _result(solver: Any, problem: Problem, x: dict[int, Any]) -> ProgramResult:
             node: int(problem.labels[node][np.argmax(values[numbers])])
             for node, numbers in x.items()
         }
+    bound = float(info.mip_dual_bound)
     return ProgramResult(
         choice=choice,
-        bound=float(info.mip_dual_bound),
+        # Nothing but rounding is below zero cost where the solver works at a scale of thousands.
+        bound=0.0 if abs(bound) < 1e-9 else bound / scale,
         is_complete=status == highspy.HighsModelStatus.kOptimal,
     )

@@ -1,10 +1,9 @@
-"""The solver's front door: reduce, bound, search, prove, and say why it ended."""
+"""The solver's front door: clean the problem, solve it, and say why the search ended."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 
 from shardwright.solver.graph import FORBIDDEN, StrategyGraph
 from shardwright.solver.integer_program import least_overshoot, solve_integer_program
@@ -18,9 +17,6 @@ from shardwright.solver.solution import (
     relative_gap,
 )
 
-OnProgress = Callable[[float, float], None]
-"""Called with the best cost and the best bound so far, whenever one improves."""
-
 
 def solve(
     graph: StrategyGraph,
@@ -29,7 +25,6 @@ def solve(
     time_limit_s: float = 60.0,
     start: tuple[int, ...] | None = None,
     seed: int = 0,
-    on_progress: OnProgress | None = None,
 ) -> Solution:
     """A choice within ``gap`` of the best, or the reason why there is none.
 
@@ -38,15 +33,13 @@ def solve(
         gap: relative gap between cost and lower bound at which the search may end.
         time_limit_s: wall clock seconds after which it ends with what it has.
         start: a choice to begin from, such as an earlier plan; ignored where it does not fit.
-        seed: of the randomised parts; the same seed gives the same answer.
-        on_progress: called with (cost, bound) as they improve.
+        seed: of the solver's tie breaking; the same seed gives the same answer.
     """
-    del seed, on_progress  # nothing is random yet
     deadline = time.monotonic() + time_limit_s
     problem = problem_of(graph)
     begin = dict(enumerate(start)) if start is not None and graph.fits(start) else None
     result = solve_integer_program(
-        problem, gap=gap, time_limit_s=deadline - time.monotonic(), start=begin
+        problem, gap=gap, time_limit_s=deadline - time.monotonic(), start=begin, seed=seed
     )
     if result.choice is None and result.is_infeasible:
         return _infeasible(graph)
