@@ -25,7 +25,7 @@ from typing import Any, final
 
 import highspy
 import numpy as np
-from highspy.highs import _Highs
+from highspy.highs import _Highs  # type: ignore[attr-defined]
 
 from shardwright.solver.classes import row_classes
 from shardwright.solver.problem import Floats, Labels, Problem
