@@ -188,6 +188,11 @@ DAMAGE = {
         "the plan is damaged: fallbacks[0] has 3 elements, not 4",
         ", key fallbacks[0]",
     ),
+    "a short decision": (
+        TEXT.replace("[[null],[1],[]]", "[[null],[1]]"),
+        "the plan is damaged: stages[0].decisions[1] has 2 elements, not 3",
+        ", key stages[0].decisions[1]",
+    ),
     "a short route": (
         TEXT.replace('[8,16],"float32"', '"float32"'),
         "the plan is damaged: stages[0].routes[0] has 4 elements, not 5",

@@ -133,6 +133,8 @@ class _Pricer:
         for flat_op in self.flat.ops:
             op = flat_op.op
             decision = decisions.get(op.id)
+            if decision is not None and self.leaves_results(op, decision):
+                decision = None
             results = self.results(op.results, decision)
             stored = tuple(
                 bool(storage.is_stored[i]) and self.graph.tensor(i).rank > 0 for i in op.results
@@ -150,6 +152,10 @@ class _Pricer:
                 )
             kinds[key] += flat_op.runs
         return sum(times[key] * runs for key, runs in kinds.items())
+
+    def leaves_results(self, op: Op, decision: OpDecision) -> bool:
+        """Whether only what the operator reads is decided, and each reader makes it anew."""
+        return not any(decision.results) and any(self.graph.tensor(i).rank for i in op.results)
 
     def results(
         self, tensor_ids: Sequence[int], decision: OpDecision | None

@@ -193,14 +193,15 @@ class _Writer:
         """New names for the results, and the links that lead from them to the old names."""
         outvars, links = list(equation.outvars), list[_Link]()
         for position, var in enumerate(equation.outvars):
-            wanted: dict[Sharding, str] = {}
+            mark, tensor_id = result_mark(op.id, position), op.results[position]
+            whole = decision.partials[position] if decision and decision.partials else None
             chosen = None if decision is None else decision.results[position]
-            if chosen is not None:
-                wanted[chosen] = result_mark(op.id, position)
-            resting = self.placement.stage.sharding_of.get(op.results[position])
-            if resting is not None:
-                wanted.setdefault(resting, tensor_mark(op.results[position]))
-            steps = [item for item in wanted.items() if _can_hold(var, item[0])]
+            resting = self.placement.stage.sharding_of.get(tensor_id)
+            steps: list[tuple[Sharding, str]] = []
+            for sharding, name in (whole, mark), (chosen, mark), (resting, tensor_mark(tensor_id)):
+                is_new = sharding is not None and (not steps or steps[-1][0] != sharding)
+                if sharding is not None and is_new and _can_hold(var, sharding):
+                    steps.append((sharding, name))
             names = [*(Var(var.aval) for _ in steps), var]
             outvars[position] = names[0]
             links += [

@@ -73,6 +73,7 @@ def _op(before: OpDecision, after: OpDecision) -> Iterator[str]:
     for side, first, second in (
         ("operand", before.operands, after.operands),
         ("result", before.results, after.results),
+        ("unscattered result", before.partials, after.partials),
     ):
         for position in range(max(len(first), len(second))):
             old = first[position] if position < len(first) else None

@@ -25,6 +25,7 @@ FORMAT = "shardwright-plan"
 """The mark at the top of every plan file."""
 
 _Choices = tuple[Sharding | None, ...]
+_Pattern = tuple[_Choices, _Choices, _Choices]
 
 
 def from_json(text: str, *, file: str = "") -> Plan:
@@ -129,9 +130,11 @@ def _sharding(field: Field) -> Sharding:
     return Sharding(dims=tuple(dim.texts() for dim in dims.items()), unreduced=unreduced.texts())
 
 
-def _pattern(field: Field, shardings: tuple[Sharding, ...]) -> tuple[_Choices, _Choices]:
-    operands, results = field.pair()
-    return _choices(operands.items(), shardings), _choices(results.items(), shardings)
+def _pattern(field: Field, shardings: tuple[Sharding, ...]) -> _Pattern:
+    parts = [_choices(part.items(), shardings) for part in field.items()]
+    if len(parts) != 3:
+        field.damaged(f"has {len(parts)} elements, not 3")
+    return parts[0], parts[1], parts[2]
 
 
 def _choices(items: Iterable[Field], shardings: tuple[Sharding, ...]) -> _Choices:
@@ -141,10 +144,10 @@ def _choices(items: Iterable[Field], shardings: tuple[Sharding, ...]) -> _Choice
     )
 
 
-def _op(field: Field, patterns: tuple[tuple[_Choices, _Choices], ...]) -> OpDecision:
+def _op(field: Field, patterns: tuple[_Pattern, ...]) -> OpDecision:
     op_id, row = field.pair()
-    operands, results = patterns[row.whole(below=len(patterns))]
-    return OpDecision(op_id=op_id.whole(), operands=operands, results=results)
+    operands, results, partials = patterns[row.whole(below=len(patterns))]
+    return OpDecision(op_id=op_id.whole(), operands=operands, results=results, partials=partials)
 
 
 def _tensor(field: Field, shardings: tuple[Sharding, ...]) -> TensorDecision:

@@ -23,11 +23,19 @@ class OpDecision:
     """How one operator runs: the sharding of each operand at its use and of each result.
 
     ``None`` leaves that operand or result to follow its neighbours (scalars, keys, cheap sources).
+
+    Attributes:
+        op_id: the operator.
+        operands: one entry for each.
+        results: one entry for each.
+        partials: how results whose sums are scattered would lie if they were not, else None; empty
+            where there is none. A partitioner that is told the end alone may find a dearer way.
     """
 
     op_id: int
     operands: tuple[Sharding | None, ...]
     results: tuple[Sharding | None, ...]
+    partials: tuple[Sharding | None, ...] = ()
 
 
 @final

@@ -24,7 +24,8 @@ _ROW_LISTS = frozenset(
 )
 
 _Row = TypeVar("_Row", bound=Hashable)
-_Pattern = tuple[tuple[int | None, ...], tuple[int | None, ...]]
+_Choices = tuple[int | None, ...]
+_Pattern = tuple[_Choices, _Choices, _Choices]
 
 
 def to_json(plan: Plan) -> str:
@@ -120,11 +121,15 @@ def _stage_object(stage: Stage) -> dict[str, object]:
     shardings: _Table[Sharding] = _Table()
     patterns: _Table[_Pattern] = _Table()
 
-    def indices(choices: tuple[Sharding | None, ...]) -> tuple[int | None, ...]:
+    def indices(choices: tuple[Sharding | None, ...]) -> _Choices:
         return tuple(None if choice is None else shardings.row(choice) for choice in choices)
 
     ops = [
-        [op.op_id, patterns.row((indices(op.operands), indices(op.results)))] for op in stage.ops
+        [
+            op.op_id,
+            patterns.row((indices(op.operands), indices(op.results), indices(op.partials))),
+        ]
+        for op in stage.ops
     ]
     tensors = [[decision.tensor_id, shardings.row(decision.sharding)] for decision in stage.tensors]
     routes = [

@@ -103,6 +103,7 @@ class _Checker:
         for side, ids, shardings in (
             ("operand", op.operands, decision.operands),
             ("result", op.results, decision.results),
+            ("result", op.results, decision.partials or decision.results),
         ):
             if len(ids) != len(shardings):
                 raise PlanError(

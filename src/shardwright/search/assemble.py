@@ -17,6 +17,7 @@ from shardwright.plan.record import (
     Stage,
     TensorDecision,
 )
+from shardwright.search.asked import asked_strategies
 from shardwright.search.fold import FoldedOp
 from shardwright.search.memory import MemoryView
 from shardwright.search.space import Demand, Space
@@ -45,6 +46,20 @@ def assemble(
         ),
         fallbacks=tuple(writer.fallbacks()),
         provenance=provenance,
+    )
+
+
+def before_scatter(strategy: Strategy) -> tuple[Sharding | None, ...]:
+    """How each result would lie if its sums were not scattered; None where they are not.
+
+    Only where one axis is scattered and nothing else is summed: then reducing the whole and
+    keeping a slice moves what a reduce-scatter moves.
+    """
+    return tuple(
+        Sharding(dims=partial.dims)
+        if len(partial.unreduced) == 1 and partial.dims != result.dims
+        else None
+        for partial, result in zip(strategy.partials, strategy.results, strict=True)
     )
 
 
@@ -82,11 +97,26 @@ class _Writer:
             strategy = self.space.strategy(op.index, self.choice)
             if strategy is None or op.op.id < 0 or not self.matters(op, strategy):
                 continue
-            operands = self.shown(op.op.operands, strategy.operands)
-            results = self.shown(op.op.results, strategy.results)
-            for position in op.positions:
-                op_id = self.space.folded.flat.ops[position].op.id
-                yield OpDecision(op_id=op_id, operands=operands, results=results)
+            yield from self.decisions(op, strategy)
+        for index, strategy in asked_strategies(self.space, self.choice).items():
+            op = self.space.folded.ops[index]
+            if op.op.id >= 0 and self.moves_operand(op, strategy):
+                yield from self.decisions(op, strategy, results=(None,) * len(op.results))
+
+    def decisions(
+        self, op: FoldedOp, strategy: Strategy, results: tuple[Sharding | None, ...] | None = None
+    ) -> Iterator[OpDecision]:
+        """One folded operator's strategy, for every operator that it stands for."""
+        operands = self.shown(op.op.operands, strategy.operands)
+        results = results or self.shown(op.op.results, strategy.results)
+        partials = self.shown(op.op.results, before_scatter(strategy))
+        for position in op.positions:
+            yield OpDecision(
+                op_id=self.space.folded.flat.ops[position].op.id,
+                operands=operands,
+                results=results,
+                partials=partials if any(partials) else (),
+            )
 
     def region_decisions(self) -> Iterator[OpDecision]:
         """Loops, branches and blocks: what enters them lies as it does inside."""
@@ -139,7 +169,7 @@ class _Writer:
         )
 
     def shown(
-        self, tensor_ids: tuple[int, ...], shardings: tuple[Sharding, ...]
+        self, tensor_ids: tuple[int, ...], shardings: tuple[Sharding | None, ...]
     ) -> tuple[Sharding | None, ...]:
         graph = self.space.folded.graph
         return tuple(

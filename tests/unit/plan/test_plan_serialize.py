@@ -52,7 +52,9 @@ stages = st.builds(
     Stage,
     device_ids=tuples(ids),
     mesh=meshes,
-    ops=tuples(st.builds(OpDecision, op_id=ids, operands=choices, results=choices)),
+    ops=tuples(
+        st.builds(OpDecision, op_id=ids, operands=choices, results=choices, partials=choices)
+    ),
     tensors=tuples(st.builds(TensorDecision, tensor_id=ids, sharding=shardings)),
     collectives=tuples(
         st.builds(
