@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
 from tests.conformance.rule_harness import RuleRow, bools, floats, ints
 from tests.conformance.rule_shards_indexing import (
     dynamic_slice_shard,

@@ -13,6 +13,7 @@ from jax._src.lax.linalg import geqp3, geqrf
 from jax.experimental import io_callback
 from jax.experimental import pallas as pl
 from jax.lax import linalg
+
 from tests.conformance.rule_harness import RuleRow, complexes, floats
 from tests.conformance.rule_shards_indexing import fft_shard, geqp3_shard, ragged_shard
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from jax.lax import FftType, GatherScatterMode
+
 from tests.conformance.rule_harness import Shard
 
 NEUTRAL = {

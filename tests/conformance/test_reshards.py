@@ -8,6 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
+from shardwright.cluster import Mesh
+from shardwright.sharding import CollectiveKind, Sharding
+from shardwright.sharding.collective import MovedBytes
+from shardwright.sharding.reshard import Reshard, reshard
 from tests.conformance.blocks import (
     assert_equal_blocks,
     cut,
@@ -15,11 +20,6 @@ from tests.conformance.blocks import (
     run_path,
     scattered_sums,
 )
-
-from shardwright.cluster import Mesh
-from shardwright.sharding import CollectiveKind, Sharding
-from shardwright.sharding.collective import MovedBytes
-from shardwright.sharding.reshard import Reshard, reshard
 
 ITEMSIZE_BYTES = 8
 TWO_BY_FOUR = Mesh.of(x=2, y=4)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.conformance.blocks import Blocks, assert_equal_blocks, cut, places, run
 
 from shardwright.cluster import Mesh
 from shardwright.sharding import (
@@ -24,6 +23,7 @@ from shardwright.sharding.enumerate import enumerate_strategies
 from shardwright.sharding.factor import FactorKind, TensorFactors
 from shardwright.sharding.rule import Mark
 from shardwright.sharding.strategy import own_collectives
+from tests.conformance.blocks import Blocks, assert_equal_blocks, cut, places, run
 
 MESHES = (Mesh.of(x=2, y=4), Mesh.of(x=2, y=2, z=2))
 K = {"k": Combiner.SUM}

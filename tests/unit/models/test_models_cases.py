@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from tests.zoo import cases as zoo
 
 from shardwright.models.case import StepCase
 from shardwright.models.presets import PRESETS
 from shardwright.models.registry import build, names
+from tests.zoo import cases as zoo
 
 FAMILIES = tuple(name for name in names() if name not in PRESETS)
 # Alpa names its image models by rounded sizes, and so does Megatron's table the smallest GPT.

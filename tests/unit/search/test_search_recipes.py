@@ -92,9 +92,7 @@ def test_hybrid_sharding_cuts_state_over_the_inner_axis_alone() -> None:
     plan = plan_of("gpt", "hsdp", GRID)
     axes = {axis for s in shardings(plan, "gpt", Role.PARAMETER).values() for axis in s.axes}
     assert axes == {"y"}
-    assert all(
-        s.dims[0] == ("x", "y") for s in shardings(plan, "gpt", Role.BATCH).values()
-    )
+    assert all(s.dims[0] == ("x", "y") for s in shardings(plan, "gpt", Role.BATCH).values())
 
 
 @pytest.mark.parametrize("name", ["gpt", "llama-scan"])
