@@ -26,6 +26,7 @@ from shardwright.units import format_bytes
 _SLACK_BYTES = 128
 _SLACK_FRACTION = 0.01
 _SHOWN = 8
+_HALVES = frozenset({"bfloat16", "float16"})
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 """A position within a pytree path, such as a layer's."""
 _OTHER = ("other groups",)
@@ -109,7 +110,8 @@ def compare(stage: Stage, measured: ReadBack, graph: Graph) -> Comparison:
     done = [_as_planned(item, planned) if _is_either(raw) else item for raw, item in found]
     keys = {(item.kind, item.axes) for item in (*planned, *done) if item.axes}
     rows = tuple(_row(key, planned, done) for key in sorted(keys))
-    return Comparison(rows=rows, notes=tuple(_notes(measured)))
+    widened = sum(item.is_widened for _, item in found)
+    return Comparison(rows=rows, notes=tuple(_notes(measured, widened)))
 
 
 @final
@@ -121,6 +123,7 @@ class _Item:
     axes: tuple[str, ...]
     step_bytes: int
     moves: str
+    is_widened: bool = False
 
 
 def _is_either(collective: MeasuredCollective) -> bool:
@@ -202,20 +205,24 @@ class _Reader:
         else:
             axes = axes_of_groups(collective.groups, self.mesh)
         marks = read_marks(collective.op_name)
+        tensor_id = self.marked(marks[-1]) if marks else -1
+        dtype = self.graph.tensor(tensor_id).dtype if marks else ""
+        is_widened = dtype in _HALVES and collective.dtype == "f32"
         return _Item(
             kind=collective.kind,
             axes=_OTHER if axes is None else axes,
-            step_bytes=collective.step_bytes,
-            moves=self.mark_text(marks[-1]) if marks else _unmarked_text(collective),
+            step_bytes=collective.step_bytes // (2 if is_widened else 1),
+            moves=self.tensor_text(tensor_id) if marks else _unmarked_text(collective),
+            is_widened=is_widened,
         )
 
-    def mark_text(self, mark: Mark) -> str:
+    def marked(self, mark: Mark) -> int:
         """The tensor that a marked collective moves; the innermost mark speaks for it."""
         if mark.tensor_id >= 0:
-            return self.tensor_text(mark.tensor_id)
+            return mark.tensor_id
         op = self.graph.ops_by_id[mark.op_id]
         side = op.operands if mark.side == "operand" else op.results
-        return self.tensor_text(side[max(mark.position, 0)])
+        return side[max(mark.position, 0)]
 
     def tensor_text(self, tensor_id: int) -> str:
         if tensor_id < 0:
@@ -235,12 +242,17 @@ def _unmarked_text(collective: MeasuredCollective) -> str:
     return f"{name} at {collective.source}" if collective.source else name
 
 
-def _notes(measured: ReadBack) -> Iterator[str]:
+def _notes(measured: ReadBack, widened: int) -> Iterator[str]:
     scattered = sum(_is_either(item) for item in measured.collectives)
     if scattered:
         yield (
             f"{scattered} all-reduces of which each device keeps its own slice count as"
             " reduce-scatters, unless the plan reduces there and then slices"
+        )
+    if widened:
+        yield (
+            f"{widened} collectives of half-precision numbers are written in float32, as XLA does"
+            " where the hardware has no half-precision arithmetic; they count half"
         )
     uncounted = sum(not item.runs_known for item in measured.collectives)
     if uncounted:

@@ -127,6 +127,12 @@ def element_bytes(shape: str) -> tuple[int, ...]:
     return tuple(_leaf_bytes(part) for part in _elements(shape))
 
 
+def element_type(shape: str) -> str:
+    """XLA's name of the element type, such as ``f32``; empty where a tuple holds several."""
+    names = {name for name, *_ in _LEAF.findall(shape)}
+    return names.pop() if len(names) == 1 else ""
+
+
 def num_elements(shape: str) -> int:
     """How many numbers an array of that shape holds (the sum over a tuple)."""
     return sum(_count(dims) for _, dims, *_ in _LEAF.findall(shape))

@@ -13,7 +13,14 @@ from typing import Any, final
 
 from shardwright.errors import ExecuteError
 from shardwright.execute.groups import Groups, parse_groups, parse_pairs
-from shardwright.execute.hlo import Computation, Instruction, Module, element_bytes, parse_module
+from shardwright.execute.hlo import (
+    Computation,
+    Instruction,
+    Module,
+    element_bytes,
+    element_type,
+    parse_module,
+)
 from shardwright.execute.loops import Runs, runs_of
 from shardwright.execute.own_slice import keeps_own_slice
 from shardwright.sharding import CollectiveKind
@@ -48,6 +55,7 @@ class MeasuredCollective:
         op_name: JAX's name of the operator, name stack included.
         source: the user's line, such as ``model.py:88``; may be empty.
         opcode: how the text writes it.
+        dtype: XLA's name of the element type that moves, such as ``f32``; empty where mixed.
         runs_known: False when a loop around it has no trip count in the text and counts as one.
     """
 
@@ -58,6 +66,7 @@ class MeasuredCollective:
     op_name: str
     source: str
     opcode: str
+    dtype: str = ""
     runs_known: bool = True
 
     @property
@@ -153,6 +162,7 @@ def _measured(
             op_name=_first(_OP_NAME, named.attributes),
             source=_source(module, named.attributes),
             opcode=opcode,
+            dtype=element_type(value.shape),
             runs_known=runs.known,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -132,6 +133,27 @@ def test_notes_say_what_was_counted_how() -> None:
         " unless the plan reduces there and then slices",
         "1 collectives lie in loops without a known trip count and count once",
     )
+
+
+def test_half_precision_that_is_written_wide_counts_as_it_was_planned() -> None:
+    half = capture(up_and_down, np.ones((4, 6), jnp.bfloat16), np.ones((2, 4), jnp.bfloat16)).graph
+    stage = Stage(
+        device_ids=tuple(range(8)),
+        mesh=MESH,
+        ops=(),
+        tensors=(),
+        collectives=(planned("all-gather", ("dp",), size_bytes=2048, tensor_id=half.inputs[0]),),
+    )
+    name = f"jit(step)/plan.tensor{half.inputs[0]}"
+    wide = measured("all-gather", OVER_DP, dtype="f32", op_name=name)
+    result = compare(stage, ReadBack(collectives=(wide,), memory=MEMORY), half)
+    assert [(row.measured_bytes, row.agrees) for row in result.rows] == [(2048, True)]
+    assert result.notes == (
+        "1 collectives of half-precision numbers are written in float32, as XLA does where the"
+        " hardware has no half-precision arithmetic; they count half",
+    )
+    narrow = replace(wide, dtype="bf16", size_bytes=2048)
+    assert compare(stage, ReadBack(collectives=(narrow,), memory=MEMORY), half).agrees
 
 
 @pytest.mark.parametrize("kind", ["all-reduce", "reduce-scatter"])

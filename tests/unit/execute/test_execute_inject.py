@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from shardwright.cluster import Mesh
 from shardwright.execute.inject import inject
 from shardwright.execute.place import place
 from shardwright.ir import Op, Tensor
-from shardwright.plan import Plan
+from shardwright.plan import OpDecision, Plan, Route, TensorDecision
 from shardwright.sharding import Sharding
 from tests.unit.execute.hand import S, hand_plan
 
@@ -149,3 +150,111 @@ def test_names_lead_back_to_the_plan() -> None:
         f"plan.op{op.id}.result0",
         f"plan.tensor{output}",
     ]
+
+
+def with_stage(plan: Plan, **changes: Any) -> Plan:
+    return replace(plan, stages=(replace(plan.stages[0], **changes),))
+
+
+def test_a_reshard_of_several_steps_is_walked_step_by_step() -> None:
+    captured = capture(lambda x: jnp.cos(jnp.sin(x)), X)
+    plan = hand_plan(
+        captured.graph,
+        MESH,
+        operand=lambda op, *_: S(None, "tp") if op.kind == "cos" else None,
+        result=lambda op, *_: S("dp", None) if op.kind == "sin" else None,
+    )
+    way = Route(
+        shape=X.shape,
+        dtype="float32",
+        source=S("dp", None),
+        target=S(None, "tp"),
+        via=(S("dp", "tp"),),
+    )
+    both = "('dp', 'tp')"
+    assert kinds(written(captured, with_stage(plan, routes=(way,)))) == [
+        "sin",
+        ROWS,
+        both,
+        COLUMNS,
+        "cos",
+    ]
+    assert kinds(written(captured, plan)) == ["sin", ROWS, COLUMNS, "cos"]
+    other = replace(way, shape=(16, 8))
+    assert kinds(written(captured, with_stage(plan, routes=(other,)))).count(both) == 0
+
+
+def test_scattered_sums_are_held_whole_first() -> None:
+    captured = capture(lambda x: x @ x.T, X)
+    decision = OpDecision(
+        op_id=captured.graph.ops[-1].id,
+        operands=(S(None, "tp"), S("tp", None)),
+        results=(S("tp", None),),
+        partials=(S(None, None),),
+    )
+    plan = with_stage(hand_plan(captured.graph, MESH), ops=(decision,))
+    assert kinds(written(captured, plan))[-3:] == ["dot_general", "()", "('tp',)"]
+
+
+def test_what_a_body_hands_back_lies_as_outside() -> None:
+    for step, primitive, place_of in (
+        (loop, "scan", lambda eqn: eqn.params["jaxpr"].jaxpr),
+        (counted, "while", lambda eqn: eqn.params["body_jaxpr"].jaxpr),
+        (branch, "cond", lambda eqn: eqn.params["branches"][1].jaxpr),
+    ):
+        captured = capture(step, X)
+        graph = captured.graph
+        (op,) = [op for op in graph.walk() if op.kind == primitive]
+        outside = {i for region in op.regions for i in region.inputs} | set(op.results)
+        plan = with_stage(
+            hand_plan(graph, MESH),
+            tensors=tuple(
+                TensorDecision(tensor_id=i, sharding=S("dp", None))
+                for i in sorted(outside)
+                if graph.tensor(i).shape == X.shape
+            ),
+        )
+        (outer,) = [e for e in written(captured, plan).eqns if e.primitive.name == primitive]
+        body = place_of(outer)
+        ends = [v for v in body.outvars if getattr(v.aval, "shape", ()) == X.shape]
+        made = {eqn.outvars[0]: eqn for eqn in body.eqns}
+        assert ends and all(made[v].primitive.name == "sharding_constraint" for v in ends), step
+
+
+GROUPED = {"feature_group_count": 4, "window_strides": (1,), "padding": "SAME"}
+
+
+@pytest.mark.parametrize(
+    ("step", "shapes", "operands", "results", "local"),
+    [
+        (lambda x: jax.lax.top_k(x, 3), [(8, 16)], [S("dp", None)], [S("dp", None)] * 2, True),
+        (lambda x: jnp.fft.fft(x), [(8, 16)], [S("dp", None)], [S("dp", None)], True),
+        (
+            lambda x, w: jax.lax.conv_general_dilated(x, w, **GROUPED),
+            [(8, 8, 16), (12, 2, 3)],
+            [S("dp", "tp", None), S("tp", None, None)],
+            [S("dp", "tp", None)],
+            True,
+        ),
+        (  # The sums over input features have to move.
+            lambda x, w: jax.lax.conv_general_dilated(x, w, (1,), "SAME"),
+            [(8, 8, 16), (12, 8, 3)],
+            [S("dp", "tp", None), S(None, "tp", None)],
+            [S("dp", None, None)],
+            False,
+        ),
+        (lambda x: jax.lax.top_k(x, 3), [(8, 16)], [S(None, None)], [S(None, None)] * 2, False),
+    ],
+    ids=["top_k", "fft", "grouped", "plain conv", "whole"],
+)
+def test_what_xla_would_gather_runs_on_parts(
+    step: Any, shapes: Any, operands: Any, results: Any, local: Any
+) -> None:
+    captured = capture(step, *[jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes])
+    op = next(
+        op for op in captured.graph.ops if op.kind in ("top_k", "fft", "conv_general_dilated")
+    )
+    decision = OpDecision(op_id=op.id, operands=tuple(operands), results=tuple(results))
+    plan = with_stage(hand_plan(captured.graph, MESH), ops=(decision,))
+    found = kinds(written(captured, plan))
+    assert ("shard_map" in found, op.kind in found) == (local, not local)
