@@ -29,6 +29,8 @@ from shardwright.search.space import Space
 
 AUTO = "auto"
 
+_MOST_NOTES = 16
+
 OnMesh = Callable[[Candidate], None]
 """Called after each mesh with what was found on it."""
 
@@ -223,7 +225,9 @@ def _not_searched(candidates: Sequence[Candidate]) -> tuple[str, ...]:
 
 
 def _left_out(space: Space) -> tuple[str, ...]:
-    return tuple(f"{pruned.reason} ({pruned.count} choices)" for pruned in space.pruned[:20])
+    """What does not divide first, since a user can change it; scattering variants last."""
+    ordered = sorted(space.pruned, key=lambda pruned: not pruned.reason.startswith("factor"))
+    return tuple(f"{pruned.reason} ({pruned.count} choices)" for pruned in ordered[:_MOST_NOTES])
 
 
 def _no_plan(candidates: tuple[Candidate, ...], choices: Sequence[MeshChoice]) -> SearchResult:
