@@ -2,10 +2,13 @@
 
 A planner's matrix depends on the layouts of one tensor, of which there are few, so most of the rows
 repeat. Everything that walks over matrices walks over classes instead.
+
+A *class map* of a node is an array of strategies that gives each its class, numbered from 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,3 +40,21 @@ def row_classes(matrix: Floats) -> tuple[Floats, Ints, Ints]:
     first_rows, of_row = equal_rows(positive)
     first_columns, of_column = equal_rows(positive[first_rows].T)
     return positive[np.ix_(first_rows, first_columns)], of_row, of_column
+
+
+def joint_classes(maps: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """The class map that tells apart what any of the maps does, and the first member of each class.
+
+    Classes are numbered in lexicographic order of the maps' classes.
+    """
+    code = maps[0]
+    for other in maps[1:]:
+        code = code * (int(other.max()) + 1) + other
+    if len(maps) == 1 and _is_dense(code):
+        return code, np.unique(code, return_index=True)[1]
+    _, firsts, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return inverse.astype(np.int64, copy=False), firsts
+
+
+def _is_dense(code: Ints) -> bool:
+    return int(np.count_nonzero(np.bincount(code))) == int(code.max()) + 1
