@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -297,8 +298,15 @@ def test_a_model_that_cannot_fit() -> None:
     code, stdout, stderr = said(*PLAN, "--mesh", "x=8", "--memory", "1KiB", "--json")
     assert code == 3
     assert stderr == ""
-    assert json.loads(stdout.splitlines()[-1])["exit_code"] == 3
-    assert "1 KiB" in stdout
+    lines = stdout.splitlines()
+    assert lines[0] == "no plan for 8xH100 (8 devices): does not fit"
+    assert re.fullmatch(
+        r"  short  \S+ \w+ per device: at least \S+ KiB are needed, 1 KiB are allowed", lines[1]
+    )
+    found = json.loads(lines[-1])
+    assert found["exit_code"] == 3
+    assert found["remedies"]
+    assert f"  try    {' or '.join(found['remedies'])}" in lines
 
 
 def test_a_plan_of_another_graph() -> None:

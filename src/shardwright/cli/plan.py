@@ -15,8 +15,9 @@ from shardwright.errors import UsageError
 from shardwright.ir import Graph, print_graph
 from shardwright.plan import save
 from shardwright.report.document import document
-from shardwright.report.explain import explain
-from shardwright.search.find import OnMesh, find_plan
+from shardwright.report.explain import explain, explain_no_plan
+from shardwright.search.find import OnMesh, Planner
+from shardwright.search.remedy import smallest_changes
 from shardwright.search.result import Candidate, Outcome, SearchResult
 from shardwright.units import format_bytes, format_time
 
@@ -47,10 +48,19 @@ def command(
     if not cluster and click.get_current_context().params["graph_file"]:
         raise UsageError("--graph needs --cluster", hint="--cluster 8xH100")
     topology = read_cluster(cluster)
-    result = find_plan(graph, topology, asked.question(), progress(quiet=as_json))
-    predicted = None if result.plan is None else estimate(result.plan, graph, topology)
-    if result.plan is not None and plan_file:
+    planner, question = Planner.of(graph), asked.question()
+    result = planner.find(topology, question, progress(quiet=as_json))
+    if result.plan is None:
+        changes = smallest_changes(planner, topology, question, result)
+        return give(
+            explain_no_plan(result, topology, remedy=" or ".join(changes)),
+            {**document(graph, topology, result, None), "remedies": changes},
+            as_json=as_json,
+            exit_code=exit_code(result),
+        )
+    if plan_file:
         save(result.plan, plan_file)
+    predicted = estimate(result.plan, graph, topology)
     return give(
         explain(graph, topology, result, predicted),
         document(graph, topology, result, predicted),
