@@ -36,7 +36,9 @@ _OPTIONS = (
     ),
     click.option("--memory", default="", help="Budget per device, as in 80GiB."),
     click.option("--gap", default=GAP, show_default=True, help="Gap at which to stop."),
-    click.option("--time", "time_s", default=TOTAL_TIME_S, show_default=True, help="Seconds."),
+    click.option(
+        "--time", "time_s", default=TOTAL_TIME_S, show_default=True, help="Seconds of search."
+    ),
 )
 
 
