@@ -2,62 +2,46 @@
 
 Each open part of the search space is a reduced problem. It is bounded by pricing memory; strategies
 through which every choice costs too much are dropped, and the rest reduced again; what is small by
-then goes to the integer program, and what is not is split. The split is on the node whose usage
-differs most within the mixture of choices that the bound pretends to use: at most its mean usage on
-one side, more on the other.
+then goes to the integer program, what shrank much is bounded again, and what did not is split.
+Tables are small at first, since a rough bound often drops most of what would have made them large.
 
-Source: Fisher, "The Lagrangian relaxation method for solving integer programming problems", 1981;
-Balas and Saltzman, "An algorithm for the three-index assignment problem", 1991 (reduced cost fixing
-with multipliers).
+Source: Fisher, "The Lagrangian relaxation method for solving integer programming problems", 1981.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
 
-from shardwright.solver.dynamic_program import dynamic_program
+from shardwright.solver.choices import ChoiceFinder
+from shardwright.solver.dynamic_program import DynamicProgram, dynamic_program
 from shardwright.solver.incumbent import Incumbent
+from shardwright.solver.inheritance import Inheritance, inheritance, start_of
 from shardwright.solver.integer_program import program_size, solve_integer_program
-from shardwright.solver.local_search import improve
-from shardwright.solver.memory_rows import CutName
-from shardwright.solver.multipliers import (
-    Effort,
-    Plane,
-    Priced,
-    Start,
-    plane_of,
-    price_memory,
-)
-from shardwright.solver.problem import Floats, Labels, Mask, Problem
-from shardwright.solver.reduce import reduce_problem
-from shardwright.solver.windows import WindowSearch
+from shardwright.solver.multipliers import Effort, Priced, plane_of, price_memory
+from shardwright.solver.narrow import Through, kept_below, through_costs
+from shardwright.solver.problem import Problem
+from shardwright.solver.split import split
 
-_MOST_ENTRIES = 8_000_000
-"""Largest table of the dynamic program: 64 MB."""
-_SMALL = 250
+_TABLE_ENTRIES = (100_000, 1_000_000, 8_000_000)
+"""Largest table of the dynamic program, level by level; the last is 64 MB."""
+_SMALL = 350
 """Strategies left at which a part goes to the integer program."""
 _MOST_PROGRAM_NODES = 300
 """Nodes that the integer program may open in a part before the part is split instead."""
-_CORE = 150
-"""Strategies, beside one per node, among which good choices are looked for first."""
+_SHRUNK = 0.7
+"""A part that lost more than the rest of this share is bounded once more before anything else."""
 _PARTS_BEFORE_DOUBT, _LEAST_PROGRESS = 40, 0.2
 """Parts after which this share of the gap must be closed, or the rest is solved whole."""
 _LARGEST_PROGRAM = 100_000
 """Columns of the largest integer program that is worth a try."""
-_SHRUNK = 0.7
-"""A part that lost more than the rest of this share is bounded once more before it is split."""
 _FIRST_RUNS, _LATER_RUNS = 60, 12
-_WINDOW_ROUNDS = 3
-_CUT_ROUNDS = 8
-_MOST_INHERITED = 30
+_FIRST_CUT_ROUNDS, _LATER_CUT_ROUNDS = 8, 1
 
 
 @final
@@ -69,18 +53,16 @@ class _Part:
     shallowness: int
     number: int
     problem: Problem = field(compare=False)
+    level: int = field(compare=False, default=0)
     parent: Inheritance | None = field(compare=False, default=None)
 
+    @property
+    def is_root(self) -> bool:
+        return self.shallowness == 0
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inheritance:
-    """What a part may begin from: prices by time, cuts, the box, and choices by label."""
-
-    prices: dict[int, float]
-    cuts: tuple[tuple[CutName, float], ...]
-    radius: float
-    choices: tuple[Labels, ...]
+    def within(self, problem: Problem, bound: float, parent: Inheritance) -> _Part:
+        """This part when less of it is left and more is known."""
+        return replace(self, problem=problem, bound=bound, parent=parent)
 
 
 @final
@@ -89,8 +71,9 @@ class BranchAndBound:
 
     def __init__(self, incumbent: Incumbent, *, deadline_s: float, seed: int = 0) -> None:
         self._incumbent = incumbent
-        self._seed = seed
+        self._finder = ChoiceFinder(incumbent, deadline_s=deadline_s, seed=seed)
         self._deadline_s = deadline_s
+        self._seed = seed
         self._open: list[_Part] = []
         self._count = 0
         self._closed = math.inf
@@ -103,28 +86,132 @@ class BranchAndBound:
 
         Ends when the gap is reached, when nothing is open, or at the deadline.
         """
-        if problem.is_infeasible:
-            return math.inf
         self._ceiling = _dearest_total(problem)
-        self._push(problem, bound=-math.inf, depth=0)
-        num_parts = 0
+        self._push(_Part(bound=-math.inf, shallowness=0, number=0, problem=problem))
         while self._open and self._open[0].bound < self._incumbent.target and not self._is_late():
             self._process(heapq.heappop(self._open))
             self._incumbent.raise_bound(self._bound())
-            num_parts += 1
-            if num_parts == _PARTS_BEFORE_DOUBT and self._is_stuck():
-                return max(self._bound(), self._solve_whole())
+            if self._count > _PARTS_BEFORE_DOUBT and self._whole is not None and self._is_stuck():
+                return max(self._bound(), self._solve_whole(self._whole))
         return self._bound()
 
+    def _bound(self) -> float:
+        return min(self._closed, self._open[0].bound if self._open else math.inf)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline_s
+
+    def _push(self, part: _Part) -> None:
+        if not part.problem.is_infeasible:
+            self._count += 1
+            heapq.heappush(self._open, replace(part, number=self._count))
+
+    def _close(self, bound: float) -> None:
+        """Note that everything of a part costs at least this."""
+        self._closed = min(self._closed, bound)
+
+    def _process(self, part: _Part) -> None:
+        program = dynamic_program(part.problem, most_entries=_TABLE_ENTRIES[part.level])
+        priced = self._price(part, program)
+        bound = max(part.bound, priced.bound)
+        if bound > self._ceiling:
+            bound = math.inf  # dearer than any choice: nothing fits
+        part = replace(part, bound=bound)
+        if bound < self._incumbent.target and self._is_late():
+            self._push(part)
+        elif bound < self._incumbent.target and part.is_root:
+            self._finder.from_mixture(part.problem, priced)
+            self._narrow(part, priced, is_exact=program.is_exact)
+        elif bound < self._incumbent.target:
+            self._narrow(part, priced, is_exact=program.is_exact)
+        else:
+            self._close(bound)
+
+    def _price(self, part: _Part, program: DynamicProgram) -> Priced:
+        return price_memory(
+            part.problem,
+            program,
+            on_choice=self._finder.offer,
+            start=None if part.parent is None else start_of(part.problem, part.parent),
+            effort=Effort(
+                most_runs=_FIRST_RUNS if part.is_root else _LATER_RUNS,
+                most_cut_rounds=_FIRST_CUT_ROUNDS if part.is_root else _LATER_CUT_ROUNDS,
+                enough=min(self._incumbent.target, self._ceiling),
+                deadline_s=self._deadline_s,
+            ),
+        )
+
+    def _narrow(self, part: _Part, priced: Priced, *, is_exact: bool) -> None:
+        """Drop what is too dear; then solve, bound again or split what is left."""
+        through = through_costs(priced)
+        left = self._without_dear(part.problem, through)
+        if left.is_infeasible:
+            return
+        if not left.costs:
+            self._finder.offer(left, plane_of(left, {}))
+            self._close(max(part.bound, left.offset))
+            return
+        less = part.within(left, part.bound, inheritance(part.problem, priced))
+        before, now = _num_strategies(part.problem), _num_strategies(left)
+        if now <= _SMALL:
+            self._finish(less, part, priced, through)
+        elif now < _SHRUNK * before:
+            self._push(less)
+        elif not is_exact and part.level + 1 < len(_TABLE_ENTRIES):
+            self._push(replace(less, level=part.level + 1))
+        elif part.is_root and self._find_better(part.problem, through):
+            self._push(replace(less, shallowness=-1))
+        else:
+            self._split(less, part, priced, through)
+
+    def _without_dear(self, problem: Problem, through: Through) -> Problem:
+        """A reduced copy without the strategies through which all choices reach the target."""
+        target = self._incumbent.target
+        for totals in through.values():
+            self._close(float(totals.min(where=totals >= target, initial=math.inf)))
+        return kept_below(problem, through, target, deadline_s=self._deadline_s)
+
+    def _find_better(self, problem: Problem, through: Through) -> bool:
+        """Look harder for a better choice, once; says whether there was one."""
+        before = self._incumbent.cost
+        self._finder.from_core(problem, through)
+        self._finder.from_windows(problem, through)
+        return self._incumbent.cost < before
+
+    def _finish(self, less: _Part, part: _Part, priced: Priced, through: Through) -> None:
+        """Let the integer program try; split what it cannot solve."""
+        result = solve_integer_program(
+            less.problem,
+            gap=self._incumbent.gap / 2,
+            time_limit_s=self._deadline_s - time.monotonic(),
+            cutoff=self._incumbent.target,
+            most_nodes=_MOST_PROGRAM_NODES,
+            seed=self._seed,
+        )
+        bound, fits = max(less.bound, result.bound), True
+        if result.places is not None:
+            plane = plane_of(less.problem, result.places)
+            self._finder.offer(less.problem, plane)
+            fits = bool((plane.excess <= 0).all())  # and not only within HiGHS's tolerance
+        if fits and bound >= self._incumbent.target:
+            self._close(bound)
+        else:
+            self._split(replace(less, bound=bound if fits else less.bound), part, priced, through)
+
+    def _split(self, less: _Part, part: _Part, priced: Priced, through: Through) -> None:
+        if self._whole is None:
+            self._first_bound, self._whole = less.bound, less.problem
+        for side in split(less.problem, part.problem, priced, through):
+            self._push(replace(less, problem=side, shallowness=less.shallowness - 1))
+
     def _is_stuck(self) -> bool:
-        """Whether splitting has closed little of the gap that there was after the first part."""
+        """Whether splitting has closed little of the gap that there was before."""
         gap = self._incumbent.target - self._first_bound
         return self._bound() - self._first_bound < _LEAST_PROGRESS * gap
 
-    def _solve_whole(self) -> float:
-        """Hand all that the first part left to the integer program, for the time that is left."""
-        whole = self._whole
-        if whole is None or program_size(whole) > _LARGEST_PROGRAM:
+    def _solve_whole(self, whole: Problem) -> float:
+        """The bound of the integer program on all that was left before the first split."""
+        if program_size(whole) > _LARGEST_PROGRAM:
             return -math.inf
         result = solve_integer_program(
             whole,
@@ -134,161 +221,8 @@ class BranchAndBound:
             seed=self._seed,
         )
         if result.places is not None:
-            self._offer(whole, plane_of(whole, result.places))
+            self._finder.offer(whole, plane_of(whole, result.places))
         return min(self._closed, result.bound)
-
-    def _bound(self) -> float:
-        return min(self._closed, self._open[0].bound if self._open else math.inf)
-
-    def _is_late(self) -> bool:
-        return time.monotonic() > self._deadline_s
-
-    def _push(
-        self, problem: Problem, *, bound: float, depth: int, parent: Inheritance | None = None
-    ) -> None:
-        if not problem.is_infeasible:
-            self._count += 1
-            part = _Part(
-                bound=bound,
-                shallowness=-depth,
-                number=self._count,
-                problem=problem,
-                parent=parent,
-            )
-            heapq.heappush(self._open, part)
-
-    def _close(self, bound: float) -> None:
-        """Note that everything of a part costs at least this."""
-        self._closed = min(self._closed, bound)
-
-    def _process(self, part: _Part) -> None:
-        priced = self._price(part)
-        bound = max(part.bound, priced.bound)
-        if bound > self._ceiling:
-            bound = math.inf  # dearer than any choice: nothing fits
-        if bound >= self._incumbent.target:
-            self._close(bound)
-        elif self._is_late():
-            heapq.heappush(self._open, dataclasses.replace(part, bound=bound))
-        else:
-            self._narrow(part, priced, bound)
-
-    def _price(self, part: _Part) -> Priced:
-        return price_memory(
-            part.problem,
-            dynamic_program(part.problem, most_entries=_MOST_ENTRIES),
-            on_choice=self._offer,
-            start=_inherited(part.problem, part.parent),
-            effort=Effort(
-                most_runs=_FIRST_RUNS if part.parent is None else _LATER_RUNS,
-                most_cut_rounds=_CUT_ROUNDS if part.parent is None else 1,
-                enough=min(self._incumbent.target, self._ceiling),
-                deadline_s=self._deadline_s,
-            ),
-        )
-
-    def _offer(self, problem: Problem, plane: Plane) -> None:
-        if (plane.excess <= 0).all():
-            self._incumbent.offer(problem, plane.places, plane.cost)
-
-    def _narrow(self, part: _Part, priced: Priced, bound: float) -> None:
-        """Drop what is too dear; then solve, bound again or split what is left."""
-        through = _through_costs(priced)
-        if part.parent is None:
-            self._polish(part.problem, priced)
-            self._solve_core(part.problem, through)
-            self._search_windows(part.problem, through)
-        left = self._without_dear(part.problem, through)
-        if part.parent is None:
-            self._first_bound, self._whole = bound, left
-        before, now = _num_strategies(part.problem), _num_strategies(left)
-        if left.is_infeasible:
-            return
-        if not now:
-            self._offer(left, plane_of(left, {}))
-            self._close(max(bound, left.offset))
-            return
-        if now <= _SMALL:
-            bound = self._finish(left, bound)
-            if bound >= self._incumbent.target:
-                self._close(bound)
-                return
-        heirs = _inheritance(part.problem, priced)
-        depth = 1 - part.shallowness
-        if now < _SHRUNK * before and now > _SMALL:
-            self._push(left, bound=bound, depth=depth, parent=heirs)
-            return
-        for side in _split(left, _most_mixed(part.problem, left, priced)):
-            self._push(side, bound=bound, depth=depth, parent=heirs)
-
-    def _polish(self, problem: Problem, priced: Priced) -> None:
-        """Make the choices of the mixture fit, and better."""
-        for _, places in priced.mixture:
-            if not self._is_late():
-                better = improve(problem, places, deadline_s=self._deadline_s)
-                if better is not None:
-                    self._incumbent.offer(problem, *better)
-
-    def _solve_core(self, problem: Problem, through: dict[int, Floats]) -> None:
-        """Look for a good choice among the strategies with the least totals through them."""
-        totals = np.sort(np.concatenate([np.zeros(0), *through.values()]))
-        if len(totals) <= len(through) + _CORE:
-            return
-        most = float(totals[len(through) + _CORE])
-        core = _kept_below(problem, through, most, self._deadline_s)
-        if core.is_infeasible or not core.costs:
-            return
-        result = solve_integer_program(
-            core,
-            gap=self._incumbent.gap / 2,
-            time_limit_s=self._deadline_s - time.monotonic(),
-            cutoff=self._incumbent.target,
-            most_nodes=_MOST_PROGRAM_NODES,
-            seed=self._seed,
-        )
-        if result.places is not None:
-            self._offer(core, plane_of(core, result.places))
-
-    def _search_windows(self, problem: Problem, through: dict[int, Floats]) -> None:
-        """Improve the incumbent among the strategies that are not too dear."""
-        choice = self._incumbent.choice
-        places = None if choice is None else problem.placed(dict(enumerate(choice)))
-        if places is None:
-            return
-        left = problem.copy()
-        for node, totals in through.items():
-            keep = totals < self._incumbent.target
-            keep[places[node]] = True
-            left.keep_strategies(node, keep)
-        places = left.placed(problem.chosen(places))
-        if places is not None and _num_strategies(left) > _SMALL:
-            search = WindowSearch(left, places, deadline_s=self._deadline_s, seed=self._seed)
-            search.run(most_rounds=_WINDOW_ROUNDS)
-            self._incumbent.offer(left, search.places, search.cost)
-
-    def _without_dear(self, problem: Problem, through: dict[int, Floats]) -> Problem:
-        """A reduced copy without the strategies through which all choices reach the target."""
-        target = self._incumbent.target
-        for totals in through.values():
-            self._close(float(totals.min(where=totals >= target, initial=math.inf)))
-        return _kept_below(problem, through, target, self._deadline_s)
-
-    def _finish(self, problem: Problem, bound: float) -> float:
-        """The bound after the integer program has had its try."""
-        result = solve_integer_program(
-            problem,
-            gap=self._incumbent.gap / 2,
-            time_limit_s=self._deadline_s - time.monotonic(),
-            cutoff=self._incumbent.target,
-            most_nodes=_MOST_PROGRAM_NODES,
-            seed=self._seed,
-        )
-        if result.places is not None:
-            plane = plane_of(problem, result.places)
-            self._offer(problem, plane)
-            if (plane.excess > 0).any():  # it fits only within HiGHS's tolerance
-                return bound
-        return max(bound, result.bound)
 
 
 def _dearest_total(problem: Problem) -> float:
@@ -300,83 +234,5 @@ def _dearest_total(problem: Problem) -> float:
     return total + 1e-9 * size
 
 
-def _through_costs(priced: Priced) -> dict[int, Floats]:
-    """Per node, a bound on all choices that fit and have each of its strategies."""
-    if priced.run is None:
-        return {}
-    return {node: totals + priced.constant for node, totals in priced.run.through_costs().items()}
-
-
-def _kept_below(
-    problem: Problem, through: dict[int, Floats], most: float, deadline_s: float
-) -> Problem:
-    """A reduced copy with the strategies whose totals are below ``most``."""
-    left = problem.copy()
-    touched: set[int] = set()
-    for node, totals in through.items():
-        keep = totals < most
-        if not keep.all():
-            left.keep_strategies(node, keep)
-            touched.update((node, *left.edges[node]))
-    if not left.is_infeasible:
-        reduce_problem(left, nodes=touched, deadline_s=deadline_s)
-    return left
-
-
 def _num_strategies(problem: Problem) -> int:
     return sum(len(costs) for costs in problem.costs.values())
-
-
-def _inheritance(problem: Problem, priced: Priced) -> Inheritance:
-    return Inheritance(
-        prices=dict(zip(problem.times, priced.end.prices.tolist(), strict=True)),
-        cuts=priced.end.cuts,
-        radius=priced.end.radius,
-        choices=tuple(
-            {node: int(problem.labels[node][at]) for node, at in plane.places.items()}
-            for plane in priced.end.planes[-_MOST_INHERITED:]
-        ),
-    )
-
-
-def _inherited(problem: Problem, parent: Inheritance | None) -> Start | None:
-    if parent is None:
-        return None
-    places = [problem.placed(labels) for labels in parent.choices]
-    planes = [plane_of(problem, at) for at in places if at is not None]
-    return Start(
-        cuts=parent.cuts,
-        prices=np.array([parent.prices.get(moment, 0.0) for moment in problem.times]),
-        radius=parent.radius,
-        planes=tuple(plane for plane in planes if plane.cost < math.inf),
-    )
-
-
-def _most_mixed(problem: Problem, left: Problem, priced: Priced) -> tuple[int, float] | None:
-    """The node of ``left`` whose usage the mixture spreads most, and its mean usage there."""
-    best, best_spread = None, 0.0
-    for node in left.costs:
-        if not left.uses_memory(node):
-            continue
-        usages = [(w, int(problem.usages[node][places[node]])) for w, places in priced.mixture]
-        mean = sum(w * usage for w, usage in usages)
-        spread = sum(w * abs(usage - mean) for w, usage in usages)
-        own = left.usages[node]
-        if spread > best_spread and int(own.min()) <= mean < int(own.max()):
-            best, best_spread = (node, mean), spread
-    return best
-
-
-def _split(problem: Problem, at: tuple[int, float] | None) -> Iterator[Problem]:
-    """Two reduced problems that together hold all choices of this one."""
-    if at is None:
-        node = max(problem.costs, key=lambda node: len(problem.costs[node]))
-        below: Mask = np.arange(len(problem.costs[node])) < len(problem.costs[node]) // 2
-    else:
-        node = at[0]
-        below = problem.usages[node] <= at[1]
-    for keep in (below, ~below):
-        side = problem.copy()
-        side.keep_strategies(node, keep)
-        reduce_problem(side, nodes=(node, *side.edges[node]))
-        yield side

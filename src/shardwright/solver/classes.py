@@ -9,7 +9,6 @@ A *class map* of a node is an array of strategies that gives each its class, num
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,21 +16,37 @@ from numpy.typing import NDArray
 from shardwright.solver.problem import Floats, Ints
 
 
-def equal_rows(matrix: NDArray[Any]) -> tuple[Ints, Ints]:
+def equal_rows(matrix: Floats) -> tuple[Ints, Ints]:
     """The first row of each class of equal rows, and the class of each row.
 
     Classes are numbered by first appearance.
     """
     rows = np.ascontiguousarray(matrix)
-    seen: dict[bytes, int] = {}
-    firsts: list[int] = []
-    classes = np.empty(len(rows), dtype=np.int64)
-    for index, row in enumerate(rows):
-        number = seen.setdefault(row.tobytes(), len(seen))
-        if number == len(firsts):
-            firsts.append(index)
-        classes[index] = number
-    return np.array(firsts, dtype=np.int64), classes
+    firsts, classes = _by_first_appearance(_hashes(rows))
+    if not np.array_equal(rows, rows[firsts][classes]):
+        # Two rows share a hash: their bytes do not.
+        numbers: dict[bytes, int] = {}
+        codes = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
+        firsts, classes = _by_first_appearance(np.array(codes, dtype=np.uint64))
+    return firsts, classes
+
+
+def _hashes(rows: Floats) -> NDArray[np.uint64]:
+    """A number per row, the same for equal bytes and hardly ever for others."""
+    words = rows.view(np.uint64)
+    mixed = (words ^ (words >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(32)
+    places = np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray((mixed * (places | np.uint64(1))).sum(axis=1, dtype=np.uint64))
+
+
+def _by_first_appearance(codes: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    """Where each different code comes first, ascending, and the rank of each code among them."""
+    _, firsts, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return firsts[order].astype(np.int64), rank[inverse]
 
 
 def row_classes(matrix: Floats) -> tuple[Floats, Ints, Ints]:

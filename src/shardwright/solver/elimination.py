@@ -153,13 +153,15 @@ class _Planner:
         self._next_key += 1
 
     def _rescore(self, node: int) -> None:
-        size = self._table_size(node, tuple(self._factors[node].values()))
+        factors = tuple(self._factors[node].values())
+        size = self._table_size(node, factors, len(self._joint(node, factors)[1]))
         self._scores[node] = size
         heapq.heappush(self._heap, (size, node))
 
-    def _table_size(self, node: int, factors: Sequence[Factor]) -> int:
-        order = (node, *_scope_of(node, factors))
-        return table_size(len(self._joint(other, factors)[1]) for other in order)
+    def _table_size(self, node: int, factors: Sequence[Factor], own: int) -> int:
+        """Entries of a table of a node with ``own`` classes and of the others in the factors."""
+        scope = _scope_of(node, factors)
+        return own * table_size(len(self._joint(other, factors)[1]) for other in scope)
 
     def _joint(self, node: int, factors: Sequence[Factor]) -> tuple[Ints, Ints]:
         """Classes of a node that all of the factors treat alike, and the first of each."""
@@ -178,7 +180,7 @@ class _Planner:
                 if other != node:
                     del self._factors[other][key]
         own, first = self._joint(node, factors), len(self._buckets)
-        for group in (factors,) if is_small else self._groups(node, factors):
+        for group in (factors,) if is_small else self._groups(node, factors, len(own[1])):
             scope = _scope_of(node, group)
             joints = {node: own} | {other: self._joint(other, group) for other in scope}
             self._close(_bucket((node, *scope), first, joints, group))
@@ -191,12 +193,12 @@ class _Planner:
         if bucket.scope:
             self._insert(Factor(scope=bucket.scope, maps=bucket.maps[1:], source=number))
 
-    def _groups(self, node: int, factors: tuple[Factor, ...]) -> list[tuple[Factor, ...]]:
+    def _groups(self, node: int, factors: tuple[Factor, ...], own: int) -> list[tuple[Factor, ...]]:
         """The factors in groups whose tables are small enough, the widest factors first."""
         groups: list[tuple[Factor, ...]] = []
         for factor in sorted(factors, key=lambda factor: -len(factor.scope)):
             for index, group in enumerate(groups):
-                if self._table_size(node, (*group, factor)) <= self._most_entries:
+                if self._table_size(node, (*group, factor), own) <= self._most_entries:
                     groups[index] = (*group, factor)
                     break
             else:

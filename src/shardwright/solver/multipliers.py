@@ -91,8 +91,9 @@ class Priced:
 
     @property
     def mixture(self) -> list[tuple[float, Places]]:
-        """The choices that the bound mixes, with their shares."""
-        return _mixture(self.weights, self.end.planes)
+        """The choices that the bound mixes, with their shares; without prices the last one."""
+        known = _mixture(self.weights, self.end.planes)
+        return known or [(1.0, plane.places) for plane in self.end.planes[-1:]]
 
 
 @final
