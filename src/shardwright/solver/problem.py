@@ -22,8 +22,6 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Labels = dict[int, int]
 """A choice by label: node to strategy number in the given graph."""
-Places = dict[int, int]
-"""A choice by place: node to position among the strategies left."""
 
 Undo = Callable[[Labels], None]
 
@@ -110,57 +108,6 @@ class Problem:
         for table in (self.costs, self.usages, self.labels, self.spans, self.edges):
             del table[node]
         self.undos.append(undo)
-
-    def copy(self) -> Problem:
-        """A problem to reduce without this one noticing; arrays are shared, not changed."""
-        return Problem(
-            costs=dict(self.costs),
-            usages=dict(self.usages),
-            labels=dict(self.labels),
-            spans=dict(self.spans),
-            edges={node: dict(others) for node, others in self.edges.items()},
-            limits=self.limits.copy(),
-            times=self.times,
-            offset=self.offset,
-            undos=list(self.undos),
-            is_infeasible=self.is_infeasible,
-        )
-
-    def total_cost(self, places: Places) -> float:
-        """Cost of a choice by place, what is already decided included."""
-        total = self.offset
-        for node, place in places.items():
-            total += float(self.costs[node][place])
-            for other, matrix in self.edges[node].items():
-                if node < other:
-                    total += float(matrix[place, places[other]])
-        return total
-
-    def usage(self, places: Places) -> Ints:
-        """Bytes that a choice by place uses at each moment, beside what is already decided."""
-        return usage_per_moment(
-            [self.spans[node] for node in places],
-            [int(self.usages[node][place]) for node, place in places.items()],
-            len(self.limits),
-        )
-
-    def labelled(self, places: Places) -> Labels:
-        """The choice by label of every node of the given graph, from one by place of those left."""
-        return self.restore(self.chosen(places))
-
-    def chosen(self, places: Places) -> Labels:
-        """The choice by label of the nodes left."""
-        return {node: int(self.labels[node][at]) for node, at in places.items()}
-
-    def placed(self, labels: Labels) -> Places | None:
-        """The choice by place of the nodes left; None when one of its strategies was dropped."""
-        places = {}
-        for node, own in self.labels.items():
-            place = int(np.searchsorted(own, labels[node]))
-            if place == len(own) or own[place] != labels[node]:
-                return None
-            places[node] = place
-        return places
 
     def restore(self, choice: Labels) -> Labels:
         """The choice by label of every node, from that of the nodes left."""
