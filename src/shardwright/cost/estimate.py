@@ -136,19 +136,19 @@ class _Pricer:
             if decision is not None and self.leaves_results(op, decision):
                 decision = None
             results = self.results(op.results, decision)
-            stored = tuple(
-                bool(storage.is_stored[i]) and self.graph.tensor(i).rank > 0 for i in op.results
+            written = tuple(
+                bool(storage.is_written[i]) and self.graph.tensor(i).rank > 0 for i in op.results
             )
             is_decided = decision is not None or any(r is not None for r in results)
-            if not is_decided or (decision is None and not any(stored)):
+            if not is_decided or (decision is None and not any(written)):
                 continue
             operands = decision.operands if decision is not None else (None,) * len(op.operands)
             shapes = tuple(self.graph.tensor(i).shape for i in (*op.operands, *op.results))
-            key = (op.kind, op.attributes, shapes, operands, results, stored)
+            key = (op.kind, op.attributes, shapes, operands, results, written)
             if key not in times:
                 rule = rule_for(op, self.graph)
                 times[key] = local_work_s(
-                    op, self.graph, rule, operands, results, stored, self.placed
+                    op, self.graph, rule, operands, results, written, self.placed
                 )
             kinds[key] += flat_op.runs
         return sum(times[key] * runs for key, runs in kinds.items())

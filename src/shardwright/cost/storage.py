@@ -46,12 +46,15 @@ class Storage:
     Attributes:
         owner: for each tensor the tensor whose buffer it is part of; itself when it has its own.
         is_stored: for each tensor whether it has a buffer of its own.
+        is_written: for each tensor whether it is written to memory: into a buffer of its own, or
+            over the state whose next value it is.
         first: for each stored tensor the position in the flat list at which its buffer appears.
         last: the last position that needs it.
     """
 
     owner: NDArray[np.int64]
     is_stored: NDArray[np.bool_]
+    is_written: NDArray[np.bool_]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
 
@@ -77,14 +80,16 @@ def storage_of(flat: FlatGraph) -> Storage:
             if owner[tensor_id] == tensor_id and tensor_id not in remade:
                 is_fusible = flat_op.op.kind in _CHEAP
                 stored[tensor_id] = not is_fusible or tensor_id in read_from_memory
+    written = stored.copy()
     for before, after in flat.graph.state_pairs:
+        written[after] |= owner[after] == after
         last[before] = end
         if after != before:
             stored[after], owner[after] = False, before
     for tensor_id in flat.graph.outputs:
         stored[owner[tensor_id]] = True
     np.maximum.at(last, owner, last.copy())
-    return Storage(owner=owner, is_stored=stored, first=first, last=last)
+    return Storage(owner=owner, is_stored=stored, is_written=written, first=first, last=last)
 
 
 def _is_view(op: Op) -> bool:

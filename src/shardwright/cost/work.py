@@ -23,7 +23,7 @@ def local_work_s(
     rule: OpRule,
     operands: Sequence[Sharding | None],
     results: Sequence[Sharding | None],
-    is_stored: Sequence[bool],
+    is_written: Sequence[bool],
     placed: PlacedMesh,
 ) -> float:
     """Seconds of one run of ``op`` on one device when its tensors lie as told.
@@ -34,17 +34,17 @@ def local_work_s(
         rule: its factors, for the arithmetic of contractions.
         operands: how each operand lies at its use; None is whole.
         results: how each result lies; None is whole.
-        is_stored: for each result whether it reaches memory.
+        is_written: for each result whether it reaches memory.
         placed: the mesh and its devices.
     """
     if op.kind in CONTRACTION_KINDS:
         return _contraction_s(op, graph, rule, operands, results, placed)
-    stored = sum(
+    written = sum(
         local_bytes(graph, tensor_id, sharding, placed)
-        for tensor_id, sharding, kept in zip(op.results, results, is_stored, strict=True)
+        for tensor_id, sharding, kept in zip(op.results, results, is_written, strict=True)
         if kept
     )
-    return memory_time_s(2.0 * stored, placed.topology) if stored else 0.0
+    return memory_time_s(2.0 * written, placed.topology) if written else 0.0
 
 
 def _contraction_s(

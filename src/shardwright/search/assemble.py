@@ -83,6 +83,11 @@ class _Writer:
             if self.wanted(demand) != self.resting(demand)
         )
 
+    @cached_property
+    def priced(self) -> frozenset[int]:
+        """Folded tensors that rest in one form, so that another has to be made of it."""
+        return frozenset(demand.tensor for demand in self.space.demands)
+
     def wanted(self, demand: Demand) -> Sharding:
         return demand.palette[int(demand.index[self.choice[demand.node]])]
 
@@ -162,7 +167,7 @@ class _Writer:
     def moves_operand(self, op: FoldedOp, strategy: Strategy) -> bool:
         """Whether some operand rests in another form than the operator wants."""
         return any(
-            self.space.lead.tensors[source.tensor] >= 0
+            source.tensor in self.priced
             and self.space.sharding(source.tensor, self.choice) != wanted
             for sources, wanted in zip(op.operands, strategy.operands, strict=True)
             for source in sources

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -173,10 +174,10 @@ class _Builder:
         if palette is None:
             return
         work = np.zeros(len(palette.strategies))
-        for stored, runs in self.stored_runs(op).items():
+        for written, runs in self.written_runs(op).items():
             work += runs * np.array(
                 [
-                    self.prices.op_time_s(self.folded, op, strategy, stored)
+                    self.prices.op_time_s(self.folded, op, strategy, written)
                     for strategy in palette.strategies
                 ]
             )
@@ -186,16 +187,16 @@ class _Builder:
                 wanted = [strategy.operands[operand] for strategy in palette.strategies]
                 self.demand(node, op.index, operand, sources, wanted, palette.index, 1.0)
 
-    def stored_runs(self, op: FoldedOp) -> Counter[tuple[bool, ...]]:
+    def written_runs(self, op: FoldedOp) -> Counter[tuple[bool, ...]]:
         """How often the operator runs with which of its results reaching memory."""
         counts: Counter[tuple[bool, ...]] = Counter()
         for position in op.positions:
             flat_op = self.folded.flat.ops[position]
-            stored = tuple(
-                bool(self.storage.is_stored[i]) and self.folded.graph.tensor(i).rank > 0
+            written = tuple(
+                bool(self.storage.is_written[i]) and self.folded.graph.tensor(i).rank > 0
                 for i in flat_op.op.results
             )
-            counts[stored] += flat_op.runs
+            counts[written] += flat_op.runs
         return counts
 
     def price_carry(self, op: FoldedOp, node: int) -> None:
@@ -221,7 +222,7 @@ class _Builder:
             for slot, result in enumerate(op.results):
                 if result in self.borrowed:
                     node, palette = self.borrowed[result]
-                    runs = sum(r for kept, r in self.stored_runs(op).items() if kept[slot])
+                    runs = sum(r for kept, r in self.written_runs(op).items() if kept[slot])
                     times = [
                         self.prices.write_time_s(self.folded, result, form)
                         for form in palette.shardings
@@ -241,15 +242,26 @@ class _Builder:
         """Price an operand's wanted forms against its sources, through stretched tensors."""
         for source in sources:
             owner = self.lead.tensors[source.tensor]
-            if owner < 0 and source.tensor not in self.borrowed:
+            is_first = owner < 0 and source.tensor not in self.borrowed
+            if is_first:
                 self.borrowed[source.tensor] = (node, distinct(wanted, index))
-            if owner == FREE:
-                continue
             if owner == ASKED:
                 self.ask(node, reader, operand, source, wanted, index, share)
-            else:
+            elif owner != FREE or (not is_first and self.is_made_once(source.tensor)):
                 runs = max(1, round(source.runs * share))
                 self.connect(node, reader, operand, source.tensor, wanted, index, runs)
+
+    def is_made_once(self, tensor_index: int) -> bool:
+        """Whether a free tensor reaches memory, so that its first reader's form is all there is."""
+        tensor = self.folded.tensors[tensor_index].tensor
+        is_key = tensor.dtype.startswith("key")
+        return tensor.rank > 0 and not is_key and tensor_index in self.stored
+
+    @cached_property
+    def stored(self) -> frozenset[int]:
+        """Folded tensors some of which reach memory."""
+        tensor_of = self.folded.tensor_of
+        return frozenset(tensor_of[i] for i in np.flatnonzero(self.storage.is_stored))
 
     def ask(
         self,
@@ -296,9 +308,9 @@ class _Builder:
             # Two readers of one node that want a tensor in the same form share one copy of it.
             return
         self.seen.add(key)
-        owner = self.lead.tensors[tensor_index]
-        resting = self.tensors[tensor_index]
-        assert resting is not None
+        owner, resting = self.lead.tensors[tensor_index], self.tensors[tensor_index]
+        if resting is None:
+            owner, resting = self.borrowed[tensor_index]
         tensor = self.folded.tensors[tensor_index].tensor
         small = self.prices.reshard_matrix(tensor, resting.shardings, forms.shardings) * runs
         self.demands.append(

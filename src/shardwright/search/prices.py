@@ -88,7 +88,7 @@ class Prices:
         return memory_time_s(2.0 * size_bytes, self.placed.topology)
 
     def op_time_s(
-        self, folded: FoldedGraph, op: FoldedOp, strategy: Strategy, is_stored: Sequence[bool]
+        self, folded: FoldedGraph, op: FoldedOp, strategy: Strategy, is_written: Sequence[bool]
     ) -> float:
         """Seconds of one run of an operator on one device, its own collectives included."""
         work = local_work_s(
@@ -97,7 +97,7 @@ class Prices:
             op.rule,
             strategy.operands,
             strategy.results,
-            is_stored,
+            is_written,
             self.placed,
         )
         finish = self.own_collectives(folded, op, strategy)
