@@ -116,7 +116,7 @@ class Planner:
             if isinstance(answer, Refusal):
                 note = answer.reason
                 tried.append((_without_plan(mesh, Outcome.REFUSED, note, spent_s), None))
-            elif best is not None and time.monotonic() > deadline and not answer[0].is_proven:
+            elif _is_cut_off(answer[0], is_late=best is not None and time.monotonic() > deadline):
                 note = "out of time before its end"
                 tried.append((_without_plan(mesh, Outcome.NOT_SEARCHED, note, spent_s), None))
             else:
@@ -151,6 +151,13 @@ class Planner:
         if isinstance(masks, Refusal):
             return masks
         return constraint_masks(space, masks, question.constraints)
+
+
+def _is_cut_off(choice: MeshChoice, *, is_late: bool) -> bool:
+    """Whether a mesh's search ended for want of time, with nothing that counts."""
+    if choice.is_proven:
+        return False
+    return is_late or (choice.choice is None and choice.shortage is None)
 
 
 def _candidate(mesh: Mesh, choice: MeshChoice, spent_s: float) -> Candidate:
@@ -233,7 +240,10 @@ def _left_out(space: Space) -> tuple[str, ...]:
 def _no_plan(candidates: tuple[Candidate, ...], choices: Sequence[MeshChoice]) -> SearchResult:
     shortages = [choice.shortage for choice in choices if choice.shortage is not None]
     shortage = min(shortages, key=lambda s: s.needed_bytes) if shortages else None
-    outcome = Outcome.DOES_NOT_FIT if choices else Outcome.REFUSED
+    cut_off = any(candidate.outcome is Outcome.NOT_SEARCHED for candidate in candidates)
+    outcome = (
+        Outcome.DOES_NOT_FIT if choices else Outcome.NOT_SEARCHED if cut_off else Outcome.REFUSED
+    )
     notes = [candidate.note for candidate in candidates if candidate.note]
     return SearchResult(
         plan=None,
