@@ -35,6 +35,8 @@ def pair_state(graph: Graph, arguments: Leaves, result: Leaves) -> list[tuple[in
     )
     for tree in sorted(after, key=lambda tree: -tree.size):
         matcher.match(tree)
+    for argument in {tree.index: tree for tree in reversed(before)}.values():
+        matcher.release_data(argument)
     return [(i, o) for i, o in enumerate(matcher.replaced_by) if o != _FREE]
 
 
@@ -132,6 +134,19 @@ class _Matcher:
         if is_scalar or first.dtype == "uint32" or first.dtype.startswith("key<"):
             return is_alike or evidence.is_own_successor(before)
         return (is_alike or evidence.is_update(before)) and self.leaves_data(before)
+
+    def release_data(self, argument: SubTree) -> None:
+        """Undo the pairs of an argument that the step only reads: one entry of a batch handed back.
+
+        An argument is read only when nothing of it is updated and something is not given back.
+        """
+        leaves = range(argument.start, argument.stop)
+        pairs = [(i, self.replaced_by[i]) for i in leaves if self.replaced_by[i] != _FREE]
+        if len(pairs) == argument.size:
+            return
+        if all(self.graph.inputs[i] == self.graph.outputs[o] for i, o in pairs):
+            for i, _ in pairs:
+                self.replaced_by[i] = _FREE
 
     def leaves_data(self, before: SubTree) -> bool:
         """Whether, with this pair, some input is left that can be the step's data.

@@ -124,6 +124,11 @@ def batch_handed_back(params: Any, x: Any, y: Any) -> Any:
     return *plain(params, x, y), x
 
 
+def entry_handed_back(params: Any, batch: Any) -> Any:
+    params, loss = plain(params, batch["x"], batch["y"])
+    return params, {"loss": loss, "x": batch["x"]}
+
+
 def reconstruct(params: Any, x: Any) -> Any:
     recon = x + predict(params, x)
     return without_metrics(params, x, x), recon
@@ -276,6 +281,12 @@ ROWS = [
         TRAINED | {"mean": OPTIMIZER} | DATA,
     ),
     Row(batch_handed_back, (PARAMS, *XY), params_at("result.0"), TRAINED | DATA),
+    Row(
+        entry_handed_back,
+        (PARAMS, {"x": XY[0], "y": XY[1]}),
+        params_at("result.0"),
+        TRAINED | {"batch.x": BATCH, "batch.y": BATCH},
+    ),
     Row(reconstruct, (PARAMS, X), params_at("result.0"), TRAINED | {"x": BATCH}),
     Row(
         adapter,
