@@ -116,7 +116,7 @@ class Planner:
             if isinstance(answer, Refusal):
                 note = answer.reason
                 tried.append((_without_plan(mesh, Outcome.REFUSED, note, spent_s), None))
-            elif _is_cut_off(answer[0], is_late=best is not None and time.monotonic() > deadline):
+            elif _is_cut_off(answer[0], beat_s, deadline):
                 note = "out of time before its end"
                 tried.append((_without_plan(mesh, Outcome.NOT_SEARCHED, note, spent_s), None))
             else:
@@ -153,11 +153,13 @@ class Planner:
         return constraint_masks(space, masks, question.constraints)
 
 
-def _is_cut_off(choice: MeshChoice, *, is_late: bool) -> bool:
+def _is_cut_off(choice: MeshChoice, beat_s: float, deadline: float) -> bool:
     """Whether a mesh's search ended for want of time, with nothing that counts."""
     if choice.is_proven:
         return False
-    return is_late or (choice.choice is None and choice.shortage is None)
+    if choice.choice is None:
+        return choice.shortage is None
+    return time.monotonic() > deadline and choice.objective_s >= beat_s
 
 
 def _candidate(mesh: Mesh, choice: MeshChoice, spent_s: float) -> Candidate:
