@@ -185,7 +185,14 @@ class _Builder:
         for operand, sources in enumerate(op.operands):
             if self.folded.graph.tensor(op.op.operands[operand]).rank:
                 wanted = [strategy.operands[operand] for strategy in palette.strategies]
-                self.demand(node, op.index, operand, sources, wanted, palette.index, 1.0)
+                share = self.moves_per_run(op)
+                self.demand(node, op.index, operand, sources, wanted, palette.index, share)
+
+    def moves_per_run(self, op: FoldedOp) -> float:
+        """How often an operand is moved for each run; a loop's stack is moved before the loop."""
+        if op.op.kind != "shard.scan_slice":
+            return 1.0
+        return 1.0 / max(self.folded.operand_shapes(op)[0][0], 1)
 
     def written_runs(self, op: FoldedOp) -> Counter[tuple[bool, ...]]:
         """How often the operator runs with which of its results reaching memory."""

@@ -3,7 +3,9 @@
 Recipes speak of "the batch" and "the experts" of any model. A batch input's first dim is batch, the
 second dim of integer batch inputs (token ids) is sequence, and the dim over which a contraction
 runs one weight per slice is expert. From there a meaning spreads through every operator that
-carries the dim along a factor, forward and backward, until nothing changes.
+carries the dim along a factor, forward and backward, until nothing changes; a part that is sliced
+out of a dim means what the dim means, and a batch that is split into microbatches is batch in both
+dims.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from shardwright.sharding import FactorKind
 from shardwright.sharding.factor import TensorFactors
 
 _CONTRACTIONS = frozenset({"dot_general", "ragged_dot_general"})
+_SLICES = frozenset({"slice", "dynamic_slice", "split"})
 _BLIND_KINDS = frozenset({FactorKind.NEED_REPLICATION, FactorKind.PERMUTATION})
 
 
@@ -101,6 +104,15 @@ class _Labeller:
         for factor, slot in self.slots(op):
             if op.rule.factors[factor].kind not in _BLIND_KINDS:
                 self.join(first.setdefault(factor, slot), slot)
+        if op.op.kind in _SLICES:
+            self.join_parts(op)
+
+    def join_parts(self, op: FoldedOp) -> None:
+        """Parts cut out of a tensor lie along its dims, whatever their sizes."""
+        for source in op.operands[0]:
+            for result in op.results:
+                for dim in range(self.folded.tensors[result].tensor.rank):
+                    self.join(self.starts[source.tensor] + dim, self.starts[result] + dim)
 
     def seed(self) -> dict[int, DimLabel]:
         meaning: dict[int, DimLabel] = {}
@@ -117,8 +129,25 @@ class _Labeller:
             if tensor.tensor.rank >= 2 and tensor.tensor.dtype.startswith(("int", "uint")):
                 meaning[self.find(self.starts[tensor.index] + 1)] = DimLabel.SEQUENCE
         for tensor in batches:
-            meaning[self.find(self.starts[tensor.index])] = DimLabel.BATCH
+            for slot in self.batch_slots(tensor.index):
+                meaning[self.find(slot)] = DimLabel.BATCH
         return meaning
+
+    def batch_slots(self, tensor_index: int) -> Iterator[int]:
+        """A batch input's first dim, and both of the dims that it is split into, if it is."""
+        waiting = [tensor_index]
+        while waiting:
+            tensor_index = waiting.pop()
+            yield self.starts[tensor_index]
+            for reader, _ in self.folded.consumers[tensor_index]:
+                op = self.folded.ops[reader]
+                if op.op.kind == "convert_element_type":
+                    waiting.extend(op.results)
+                if op.op.kind == "reshape":
+                    split = set(op.rule.operands[0][0])
+                    for dim, factors in enumerate(op.rule.results[0]):
+                        if split.intersection(factors):
+                            yield self.starts[op.results[0]] + dim
 
     def expert_slots(self, op: FoldedOp) -> Iterator[int]:
         """Dims of weights that a contraction keeps apart: one weight per slice."""

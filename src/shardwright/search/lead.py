@@ -134,10 +134,21 @@ class _Leader:
             return OpLead(node=FREE)
         if op.op.kind in _DECIDING_KINDS or op.rule.fallback:
             return self.decide(op)
+        if op.op.kind == "shard.scan_slice" and self.is_split_batch(op, resolved[0]):
+            return self.decide(op)
         if self.only_stretches(op, wanted):
             return OpLead(node=ASKED)
         followed = self.choose(op, resolved, ranks)
         return self.decide(op) if followed is None else followed
+
+    def is_split_batch(self, op: FoldedOp, node: int | None) -> bool:
+        """Whether a loop runs over microbatches that the step itself splits a batch into.
+
+        A batch in microbatches is no longer cut as the batch was: what the loop reads is chosen.
+        """
+        if node is None or node < 0 or self.state.get(self.find(node)) is not Role.BATCH:
+            return False
+        return any(not self.folded.tensors[source.tensor].is_input for source in op.operands[0])
 
     def only_stretches(self, op: FoldedOp, wanted: list[int | None]) -> bool:
         if any(factor.kind is FactorKind.REDUCTION for factor in op.rule.factors):

@@ -28,6 +28,7 @@ import numpy as np
 from shardwright.cluster import Mesh
 from shardwright.errors import UsageError, did_you_mean
 from shardwright.ir import Role
+from shardwright.search.cuts import keeps_cut
 from shardwright.search.labels import DimLabel, Labels
 from shardwright.search.masks import Mask, Refusal, everything, require
 from shardwright.search.space import Space
@@ -210,7 +211,7 @@ class _Part:
         by_batch = self.mark(shardings, lambda s: self.cuts_label(s, labels, DimLabel.BATCH))
         if self.use.part is AxisPart.DATA:
             if role is Role.BATCH:
-                return by_batch
+                return by_batch if self.stays_cut(tensor_index, shardings, by_batch) else ~cut
             stage = {Role.PARAMETER: 3, Role.OPTIMIZER_STATE: 1}.get(role, 4)
             return cut if self.use.zero_stage >= stage else ~cut
         if self.use.part is AxisPart.TENSOR:
@@ -218,9 +219,22 @@ class _Part:
                 return cut
             return ~cut if role is Role.BATCH else None
         if role is Role.BATCH:
-            return by_batch
+            return by_batch if self.stays_cut(tensor_index, shardings, by_batch) else ~cut
         by_expert = self.mark(shardings, lambda s: self.cuts_label(s, labels, DimLabel.EXPERT))
         return by_expert if DimLabel.EXPERT in labels else ~cut
+
+    def stays_cut(self, tensor_index: int, shardings: tuple[Sharding, ...], by_batch: Mask) -> bool:
+        """Whether every reader of a batch can go on with its cut by this axis alone.
+
+        Rows i, i + m, i + 2m, ... are no even piece of a batch, so a cut batch that is split into
+        microbatches would be gathered: it rests whole, and each device slices what it needs.
+        """
+        alone = (
+            sharding
+            for sharding, cut in zip(shardings, by_batch, strict=True)
+            if cut and sharding.axes == (self.use.axis,)
+        )
+        return all(keeps_cut(self.space, tensor_index, sharding) for sharding in alone)
 
     def cuts_label(
         self, sharding: Sharding, labels: tuple[DimLabel | None, ...], wanted: DimLabel
@@ -240,7 +254,10 @@ class _Part:
         on = {label: np.array([of is label for of in cut], np.bool_) for label in DimLabel}
         mask = self.masks[node]
         if self.use.part is AxisPart.DATA:
-            if not require(mask, on[DimLabel.BATCH][palette.index]):
+            # Gradients summed over microbatches may lie as gradients do.
+            is_sum = self.space.folded.ops[op_index].op.kind == "shard.carry"
+            lies_free = is_sum and self.use.zero_stage >= 2
+            if not require(mask, on[DimLabel.BATCH][palette.index]) and not lies_free:
                 require(mask, ~uses[palette.index])
             if self.use.zero_stage < 2:
                 scattered = self.mark(strategies, self.scatters)
