@@ -15,9 +15,11 @@ from typing import final
 
 from shardwright.ir import Graph, Op, Tensor
 from shardwright.ir.flat import FlatGraph, flatten
+from shardwright.ir.graph import STATE_ROLES
 from shardwright.ir.repeats import classes_of
 from shardwright.sharding import OpRule
 from shardwright.sharding.rules import rule_for
+from shardwright.sharding.rules.elementwise import RULES as _ELEMENTWISE
 
 
 @final
@@ -120,9 +122,33 @@ def fold(graph: Graph) -> FoldedGraph:
     """The folded form of ``graph``; time is linear in its operators."""
     flat = flatten(graph)
     op_class, input_class = classes_of(flat)
+    op_class = _split_updates(flat, op_class, input_class)
     return _Folder(
         flat=flat, op_class=_split_carries(flat, op_class), input_class=input_class
     ).fold()
+
+
+def _split_updates(
+    flat: FlatGraph, op_class: tuple[int, ...], input_class: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Classes in which what is computed of two different states never shares one class.
+
+    Updates of two parameters look alike when their shapes do, however differently they are used,
+    and each must be free to follow its own state.
+    """
+    graph = flat.graph
+    state = dict(zip(graph.inputs, input_class, strict=True))
+    known = {i: c for i, c in state.items() if graph.tensor(i).role in STATE_ROLES}
+    split: dict[tuple[int, tuple[int | None, ...]], int] = {}
+    first = 1 + max((*op_class, *input_class), default=0)
+    classes = list(op_class)
+    for position, flat_op in enumerate(flat.ops):
+        sources = tuple(known.get(i) for i in flat_op.op.operands)
+        if flat_op.op.kind in _ELEMENTWISE and any(source is not None for source in sources):
+            key = (classes[position], sources)
+            classes[position] = split.setdefault(key, first + len(split))
+            known.update(dict.fromkeys(flat_op.op.results, classes[position]))
+    return tuple(classes)
 
 
 def _split_carries(flat: FlatGraph, op_class: tuple[int, ...]) -> tuple[int, ...]:
