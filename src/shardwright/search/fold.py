@@ -20,6 +20,11 @@ from shardwright.ir.repeats import classes_of
 from shardwright.sharding import OpRule
 from shardwright.sharding.rules import rule_for
 from shardwright.sharding.rules.elementwise import RULES as _ELEMENTWISE
+from shardwright.sharding.rules.reduce import RULES as _REDUCTIONS
+from shardwright.sharding.rules.shape import RULES as _SHAPES
+
+_OF_AN_UPDATE = frozenset(_ELEMENTWISE) | frozenset(_REDUCTIONS) | frozenset(_SHAPES) | {"reshape"}
+"""Operators that optimizers are made of; products, lookups and loops are not."""
 
 
 @final
@@ -143,11 +148,18 @@ def _split_updates(
     first = 1 + max((*op_class, *input_class), default=0)
     classes = list(op_class)
     for position, flat_op in enumerate(flat.ops):
-        sources = tuple(known.get(i) for i in flat_op.op.operands)
-        if flat_op.op.kind in _ELEMENTWISE and any(source is not None for source in sources):
-            key = (classes[position], sources)
+        op = flat_op.op
+        if op.kind not in _OF_AN_UPDATE or known.keys().isdisjoint(op.operands):
+            continue
+        sources = tuple(known.get(i) for i in op.operands)
+        key = (classes[position], sources)
+        # What is larger than the state is an activation, and activations fold over layers; scalars
+        # do too, or a sum over all parameters would come apart.
+        size = max(graph.tensor(i).num_elements for i in op.operands if i in known)
+        if all(graph.tensor(i).num_elements <= size for i in op.results):
             classes[position] = split.setdefault(key, first + len(split))
-            known.update(dict.fromkeys(flat_op.op.results, classes[position]))
+            arrays = (i for i in op.results if graph.tensor(i).rank)
+            known.update(dict.fromkeys(arrays, classes[position]))
     return tuple(classes)
 
 
