@@ -1,8 +1,8 @@
 """Operators that each device runs on its own part, because XLA would gather them whole.
 
 XLA's partitioner cuts some operators only when every device of the mesh holds another part: cut by
-one axis and copied over another, a transform, a choice of the largest or a grouped convolution is
-gathered first. No datum has to move for them, so they are written as manual regions.
+one axis and copied over another, a transform, a choice of the largest, a solver or a grouped
+convolution is gathered first. No datum has to move for them, so they are written as manual regions.
 
 Source:
     "No support for partial replicate yet" in XLA's partitioner of custom calls
@@ -21,7 +21,7 @@ from shardwright.jax_bridge import JaxprEqn
 from shardwright.plan import OpDecision
 from shardwright.sharding import Sharding
 
-_SAME_ON_PARTS = frozenset({"fft", "top_k"})
+_SAME_ON_PARTS = frozenset({"fft", "ormqr", "top_k", "triangular_solve", "tridiagonal_solve"})
 """Operators whose parameters do not speak of the dims that may be cut."""
 
 

@@ -63,7 +63,7 @@ def before_scatter(strategy: Strategy) -> tuple[Sharding | None, ...]:
     )
 
 
-_GATHERED_KINDS = frozenset({"fft", "top_k"})
+_GATHERED_KINDS = frozenset({"fft", "ormqr", "top_k", "triangular_solve", "tridiagonal_solve"})
 """Operators that XLA gathers before they start unless it is told how they run."""
 
 
