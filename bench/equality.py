@@ -51,8 +51,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "moe-gshard": ("moe-gshard", {**_SMALL, "scan": True}),
     "moe-ragged": ("moe-ragged", {**_SMALL, "scan": True}),
     "mlp": ("mlp", {"optimizer": "sgd"}),
-    **{name: (name, {"optimizer": "sgd"}) for name in zoo.ZOO if name != "linen-resnet"},
-    "linen-resnet": ("linen-resnet", {"optimizer": "sgd", "learning_rate": 1e-3}),
+    **{name: (name, {"optimizer": "sgd"}) for name in zoo.ZOO},
 }
 
 
@@ -129,7 +128,7 @@ class Subject:
         first = check(ready, self.state, batch, steps=1, tolerance=TOLERANCE)
         whole = check(ready, self.state, batch, steps=steps, tolerance=TOLERANCE)
         losses_agree = all(scalar.agrees for scalar in whole.scalars)
-        agrees = first.agrees and losses_agree and _norms_agree(whole)
+        agrees = _state_agrees(first) and losses_agree and _norms_agree(whole)
         return Row(
             model=self.name,
             method=method,
@@ -140,6 +139,18 @@ class Subject:
             loss_difference=max((s.difference for s in whole.scalars), default=0.0),
             time_s=time.monotonic() - began,
         )
+
+
+def _state_agrees(found: CheckResult) -> bool:
+    """Whether every array does, measured by its own size or by the step's whole update.
+
+    A key's bias under softmax has no gradient but rounding; its own size is noise.
+    """
+    update = found.update_norms[-1][1]
+    return all(
+        leaf.agrees or abs(leaf.planned - leaf.reference) <= TOLERANCE * update
+        for leaf in (*found.scalars, *found.leaves)
+    )
 
 
 def _norms_agree(found: CheckResult) -> bool:
