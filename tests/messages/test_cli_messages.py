@@ -301,7 +301,8 @@ def test_a_model_that_cannot_fit() -> None:
     lines = stdout.splitlines()
     assert lines[0] == "no plan for 8xH100 (8 devices): does not fit"
     assert re.fullmatch(
-        r"  short  \S+ \w+ per device: at least \S+ KiB are needed, 1 KiB are allowed", lines[1]
+        r"  short  \S+ \w+ per device: the leanest choice found needs \S+ KiB, 1 KiB are allowed",
+        lines[1],
     )
     found = json.loads(lines[-1])
     assert found["exit_code"] == 3

@@ -56,8 +56,8 @@ def explain_no_plan(result: SearchResult, topology: Topology, remedy: str = "") 
     shortage = result.shortage
     if shortage is not None:
         lines += [
-            f"  short  {format_bytes(shortage.short_bytes)} per device: at least "
-            f"{format_bytes(shortage.needed_bytes)} are needed, "
+            f"  short  {format_bytes(shortage.short_bytes)} per device: the leanest choice found "
+            f"needs {format_bytes(shortage.needed_bytes)}, "
             f"{format_bytes(shortage.budget_bytes)} are allowed",
             f"  when   {shortage.moment}",
             *_table(

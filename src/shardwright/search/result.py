@@ -36,7 +36,7 @@ class Shortage:
     """Where memory ends, when nothing fits.
 
     Attributes:
-        needed_bytes: the least that the busiest device would hold at the tightest moment.
+        needed_bytes: what the busiest device would hold then under the leanest choice found.
         budget_bytes: what it may hold.
         moment: the operator that runs then, with its source line.
         largest: (tensor name, bytes per device) of what is held then, largest first.
