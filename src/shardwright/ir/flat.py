@@ -199,6 +199,19 @@ def _carry_out(
         walker.border("shard.alias", op, (carry,), (result,), 1)
 
 
+def entering(op: Op) -> Iterator[tuple[int, int]]:
+    """(operand position, region input that it becomes) of an operator with regions."""
+    if op.kind == "while":
+        condition, body = op.regions
+        cond_consts, body_consts = _int(op, "cond_nconsts"), _int(op, "body_nconsts")
+        yield from enumerate(condition.inputs[:cond_consts])
+        yield from enumerate(body.inputs, start=cond_consts)
+        yield from enumerate(condition.inputs[cond_consts:], start=cond_consts + body_consts)
+        return
+    for region in op.regions:
+        yield from enumerate(region.inputs, start=1 if op.kind == "cond" else 0)
+
+
 def _int(op: Op, name: str) -> int:
     value = op.attribute(name, 0)
     return value if isinstance(value, int) else 0

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+from shardwright.ir import Op
 from shardwright.search.fold import FoldedOp
 from shardwright.search.lead import ASKED
 from shardwright.search.space import Space
@@ -13,10 +14,12 @@ from shardwright.sharding import Sharding, Strategy
 from shardwright.sharding.follow import follow_result
 
 
-def asked_strategies(space: Space, choice: Sequence[int]) -> dict[int, Strategy]:
-    """For each asked folded operator that is read, a strategy that serves all its readers.
+def asked_strategies(space: Space, choice: Sequence[int]) -> Iterator[tuple[Op, Strategy]]:
+    """Each asked operator of the whole graph that is read, and a strategy for all its readers.
 
-    Where readers want different forms, it runs in what they have in common, and they slice.
+    Operators that are folded together may be read in different forms, so each is asked by itself.
+    Where the readers of one want different forms, it runs in what they have in common, and they
+    slice; what reaches memory is made in its resting form.
     """
     return _Asker(space=space, choice=choice).run()
 
@@ -28,39 +31,45 @@ class _Asker:
     choice: Sequence[int]
     forms: dict[int, list[Sharding]] = field(default_factory=dict)
 
-    def run(self) -> dict[int, Strategy]:
+    def run(self) -> Iterator[tuple[Op, Strategy]]:
         folded = self.space.folded
-        for before, after, _ in folded.state_pairs:
-            resting = self.space.sharding(before, self.choice)
-            if resting is not None:
-                self.forms.setdefault(after, []).append(resting)
-        answers: dict[int, Strategy] = {}
+        for before, after in folded.graph.state_pairs:
+            self.hear(after, before)
+        class_of = {position: op for op in folded.ops for position in op.positions}
         # Readers stand behind what they read: at an operator's turn all its readers have spoken.
-        for op in reversed(folded.ops):
-            strategy = self.space.strategy(op.index, self.choice)
-            if self.space.lead.ops[op.index].node == ASKED:
-                strategy = self.answer(op)
+        for position in reversed(range(len(folded.flat.ops))):
+            op, folded_op = folded.flat.ops[position].op, class_of[position]
+            strategy = self.space.strategy(folded_op.index, self.choice)
+            if self.space.lead.ops[folded_op.index].node == ASKED:
+                strategy = self.answer(op, folded_op)
                 if strategy is not None:
-                    answers[op.index] = strategy
+                    yield op, strategy
+            if op.kind == "shard.carry_back":
+                self.hear(op.operands[0], op.operands[1])
             if strategy is not None:
-                self.ask_operands(op, strategy)
-        return answers
+                for tensor_id, wanted in zip(op.operands, strategy.operands, strict=True):
+                    self.forms.setdefault(tensor_id, []).append(wanted)
 
-    def ask_operands(self, op: FoldedOp, strategy: Strategy) -> None:
-        for sources, wanted in zip(op.operands, strategy.operands, strict=True):
-            for source in sources:
-                self.forms.setdefault(source.tensor, []).append(wanted)
+    def hear(self, tensor_id: int, like: int) -> None:
+        """Note that a tensor must lie like another."""
+        wanted = self.space.sharding(self.space.folded.tensor_of[like], self.choice)
+        if wanted is not None:
+            self.forms.setdefault(tensor_id, []).append(wanted)
 
-    def answer(self, op: FoldedOp) -> Strategy | None:
+    def answer(self, op: Op, folded_op: FoldedOp) -> Strategy | None:
         folded = self.space.folded
         wishes = [(slot, self.forms[t]) for slot, t in enumerate(op.results) if t in self.forms]
         if not wishes:
             return None
         slot, forms = wishes[0]
+        index = folded.tensor_of[op.results[slot]]
+        resting = self.space.sharding(index, self.choice)
+        if index in self.space.priced and resting is not None:
+            forms = [resting]
         return follow_result(
-            op.rule,
-            folded.operand_shapes(op),
-            folded.shapes(op.results),
+            folded_op.rule,
+            folded.operand_shapes(folded_op),
+            folded.shapes(folded_op.results),
             self.space.placed.mesh,
             slot,
             in_common(forms),

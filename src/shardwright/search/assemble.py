@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
+from shardwright.ir.flat import entering
 from shardwright.plan.record import (
     Fallback,
     OpDecision,
@@ -83,11 +84,6 @@ class _Writer:
             if self.wanted(demand) != self.resting(demand)
         )
 
-    @cached_property
-    def priced(self) -> frozenset[int]:
-        """Folded tensors that rest in one form, so that another has to be made of it."""
-        return frozenset(demand.tensor for demand in self.space.demands)
-
     def wanted(self, demand: Demand) -> Sharding:
         return demand.palette[int(demand.index[self.choice[demand.node]])]
 
@@ -103,17 +99,16 @@ class _Writer:
             if strategy is None or op.op.id < 0 or not self.matters(op, strategy):
                 continue
             yield from self.decisions(op, strategy)
-        for index, strategy in asked_strategies(self.space, self.choice).items():
-            op = self.space.folded.ops[index]
-            if op.op.id >= 0 and self.moves_operand(op, strategy):
-                yield from self.decisions(op, strategy, results=(None,) * len(op.results))
+        for asked, strategy in asked_strategies(self.space, self.choice):
+            if asked.id >= 0 and self.moves_any(asked.operands, strategy):
+                operands = self.shown(asked.operands, strategy.operands)
+                results = (None,) * len(asked.results)
+                yield OpDecision(op_id=asked.id, operands=operands, results=results)
 
-    def decisions(
-        self, op: FoldedOp, strategy: Strategy, results: tuple[Sharding | None, ...] | None = None
-    ) -> Iterator[OpDecision]:
+    def decisions(self, op: FoldedOp, strategy: Strategy) -> Iterator[OpDecision]:
         """One folded operator's strategy, for every operator that it stands for."""
         operands = self.shown(op.op.operands, strategy.operands)
-        results = results or self.shown(op.op.results, strategy.results)
+        results = self.shown(op.op.results, strategy.results)
         partials = self.shown(op.op.results, before_scatter(strategy))
         for position in op.positions:
             yield OpDecision(
@@ -125,31 +120,28 @@ class _Writer:
 
     def region_decisions(self) -> Iterator[OpDecision]:
         """Loops, branches and blocks: what enters them lies as it does inside."""
-        entries = self.entries
         for op in self.space.folded.graph.walk():
-            inside = {tensor_id for region in op.regions for tensor_id in region.inputs}
-            forms = {
-                outer: sharding
-                for tensor_id in inside
-                if tensor_id in entries
-                for outer, sharding in [entries[tensor_id]]
-            }
+            # One value may enter twice and lie differently inside, so operands go by position.
+            forms: dict[int, Sharding] = {}
+            for position, inner in entering(op) if op.regions else ():
+                if inner in self.entries:
+                    forms.setdefault(position, self.entries[inner])
             if forms:
-                operands = tuple(forms.get(tensor_id) for tensor_id in op.operands)
+                operands = tuple(forms.get(position) for position in range(len(op.operands)))
                 results = (None,) * len(op.results)
                 yield OpDecision(op_id=op.id, operands=operands, results=results)
 
     @cached_property
-    def entries(self) -> dict[int, tuple[int, Sharding]]:
-        """For each region input that is decided, the tensor outside and how it must lie there."""
-        entries: dict[int, tuple[int, Sharding]] = {}
+    def entries(self) -> dict[int, Sharding]:
+        """For each region input that is decided, how what enters must lie outside."""
+        entries: dict[int, Sharding] = {}
         for op in self.space.folded.ops:
             strategy = self.space.strategy(op.index, self.choice)
             if strategy is None or op.op.id >= 0 or not op.op.results:
                 continue
             for position in op.positions:
                 border = self.space.folded.flat.ops[position].op
-                entries[border.results[0]] = (border.operands[0], strategy.operands[0])
+                entries[border.results[0]] = strategy.operands[0]
         return entries
 
     def matters(self, op: FoldedOp, strategy: Strategy) -> bool:
@@ -161,16 +153,18 @@ class _Writer:
             or finishes
             or left_to_itself_is_gathered
             or not self.moved.isdisjoint(op.results)
-            or self.moves_operand(op, strategy)
+            or any(
+                self.moves_any(self.space.folded.flat.ops[position].op.operands, strategy)
+                for position in op.positions
+            )
         )
 
-    def moves_operand(self, op: FoldedOp, strategy: Strategy) -> bool:
-        """Whether some operand rests in another form than the operator wants."""
+    def moves_any(self, tensor_ids: Sequence[int], strategy: Strategy) -> bool:
+        """Whether some operand rests in another form than its operator wants."""
+        sources = [self.space.folded.tensor_of[tensor_id] for tensor_id in tensor_ids]
         return any(
-            source.tensor in self.priced
-            and self.space.sharding(source.tensor, self.choice) != wanted
-            for sources, wanted in zip(op.operands, strategy.operands, strict=True)
-            for source in sources
+            source in self.space.priced and self.space.sharding(source, self.choice) != wanted
+            for source, wanted in zip(sources, strategy.operands, strict=True)
         )
 
     def shown(

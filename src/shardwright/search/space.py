@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -99,6 +100,11 @@ class Space:
     demands: tuple[Demand, ...]
     borrowed: dict[int, tuple[int, TensorPalette]]
     pruned: tuple[Pruned, ...]
+
+    @cached_property
+    def priced(self) -> frozenset[int]:
+        """Folded tensors that rest in one form, so that any other has to be made of it."""
+        return frozenset(demand.tensor for demand in self.demands)
 
     def strategy(self, op_index: int, choice: Sequence[int]) -> Strategy | None:
         """The strategy of a folded operator under a choice per node."""
