@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shardwright
 from shardwright.capture.from_jax import capture
 from shardwright.execute.create import create, lower_create
 from shardwright.execute.hlo import parse_module
@@ -97,6 +98,20 @@ def test_no_device_ever_holds_a_whole_moment(
         for shape in shapes_of(item.shape)
     }
     assert found.isdisjoint(whole)
+
+
+def test_the_front_door_makes_state_in_parts() -> None:
+    case = build("mlp", optimizer="adam", **SIZES["mlp"])
+    step = shardwright.parallelize(case.step, cluster="cpu:8", method="zero-1", mesh={"x": 8})
+    step.prepare(case.abstract_state(), case.abstract_batch())
+    state = step.create(case.init_state, KEY)
+    moments = [m for m in jax.tree.leaves(state["opt_state"]) if m.ndim]
+    for moment in moments:
+        pieces = {shard.data.size for shard in moment.addressable_shards}
+        assert pieces == {moment.size // 8}
+    _, metrics = step(state, case.make_batch(0))
+    _, single = jax.jit(case.step)(jax.jit(case.init_state)(KEY), case.make_batch(0))
+    np.testing.assert_allclose(metrics["loss"], single["loss"], rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ each source is weighted by how often a step reads from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -139,28 +139,57 @@ def _split_updates(
     """Classes in which what is computed of two different states never shares one class.
 
     Updates of two parameters look alike when their shapes do, however differently they are used,
-    and each must be free to follow its own state.
+    and each must be free to follow its own state, and its own gradient on the way there.
     """
-    graph = flat.graph
-    state = dict(zip(graph.inputs, input_class, strict=True))
-    known = {i: c for i, c in state.items() if graph.tensor(i).role in STATE_ROLES}
+    graph, update = flat.graph, _update_positions(flat)
+    maker = dict(zip(graph.inputs, input_class, strict=True))
+    state = {i: c for i, c in maker.items() if graph.tensor(i).role in STATE_ROLES}
     split: dict[tuple[int, tuple[int | None, ...]], int] = {}
     first = 1 + max((*op_class, *input_class), default=0)
     classes = list(op_class)
     for position, flat_op in enumerate(flat.ops):
         op = flat_op.op
-        if op.kind not in _OF_AN_UPDATE or known.keys().isdisjoint(op.operands):
-            continue
-        sources = tuple(known.get(i) for i in op.operands)
-        key = (classes[position], sources)
-        # What is larger than the state is an activation, and activations fold over layers; scalars
-        # do too, or a sum over all parameters would come apart.
-        size = max(graph.tensor(i).num_elements for i in op.operands if i in known)
-        if all(graph.tensor(i).num_elements <= size for i in op.results):
+        arrays = [i for i in op.results if graph.tensor(i).rank]
+        is_of_state = arrays and _is_made_of(op, state, graph)
+        if position in update or is_of_state:
+            sources = tuple((maker if position in update else state).get(i) for i in op.operands)
+            key = (classes[position], sources)
             classes[position] = split.setdefault(key, first + len(split))
-            arrays = (i for i in op.results if graph.tensor(i).rank)
-            known.update(dict.fromkeys(arrays, classes[position]))
+        if is_of_state:
+            state.update(dict.fromkeys(arrays, classes[position]))
+        maker.update(dict.fromkeys(op.results, classes[position]))
     return tuple(classes)
+
+
+def _is_made_of(op: Op, state: Mapping[int, int], graph: Graph) -> bool:
+    """Whether an operator makes a part, a copy or a sum of a state.
+
+    What is larger than the state is an activation, and those fold over layers.
+    """
+    if op.kind not in _OF_AN_UPDATE or state.keys().isdisjoint(op.operands):
+        return False
+    size = max(graph.tensor(i).num_elements for i in op.operands if i in state)
+    return all(graph.tensor(i).num_elements <= size for i in op.results)
+
+
+def _update_positions(flat: FlatGraph) -> frozenset[int]:
+    """Operators on the way from a gradient to the next value of its state.
+
+    Scalars are left out, or a sum over all parameters would come apart.
+    """
+    graph = flat.graph
+    sizes = {after: graph.tensor(after).num_elements for _, after in graph.state_pairs}
+    found: set[int] = set()
+    for position in reversed(range(len(flat.ops))):
+        op = flat.ops[position].op
+        made = [sizes[i] for i in op.results if i in sizes and graph.tensor(i).rank]
+        if not made or op.kind not in _OF_AN_UPDATE:
+            continue
+        found.add(position)
+        for tensor_id in op.operands:
+            if graph.tensor(tensor_id).num_elements <= max(made):
+                sizes[tensor_id] = max(made)
+    return frozenset(found)
 
 
 def _split_carries(flat: FlatGraph, op_class: tuple[int, ...]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from shardwright.ir.graph import STATE_ROLES
 from shardwright.search.asked import in_common
 from shardwright.search.build import build_space
 from shardwright.search.cuts import keeps_cut
-from shardwright.search.find import Planner
+from shardwright.search.find import Planner, Question
 from shardwright.search.labels import DimLabel
 from shardwright.search.space import Space
 from shardwright.sharding import Sharding
@@ -133,3 +133,24 @@ def test_a_state_is_written_though_it_has_no_buffer_of_its_own() -> None:
 )
 def test_a_stretched_value_serves_all_its_readers(forms: list[Sharding], common: Sharding) -> None:
     assert in_common(forms) == common
+
+
+def unrolled(params: Any, batch: Any) -> Any:
+    def loss(params: Any) -> Any:
+        h = batch
+        for weight in params:
+            h = jnp.tanh(h @ weight)
+        return jnp.sum(h**2)
+
+    return [p - 0.1 * g for p, g in zip(params, jax.grad(loss)(params), strict=True)]
+
+
+def test_gradients_that_are_scattered_are_never_gathered_again() -> None:
+    planner, _ = space(unrolled, [shape(64, 64)] * 8, shape(16, 64))
+    question = Question(method="zero-3", meshes=(Mesh.of(x=8),))
+    plan = planner.find(topology("8xH100"), question).plan
+    assert plan is not None
+    collectives = plan.stages[0].collectives
+    gathered = {c.tensor_id for c in collectives if c.kind == "all-gather"}
+    assert gathered <= set(planner.folded.graph.inputs)
+    assert sum(c.runs for c in collectives if c.kind == "reduce-scatter") == 8
