@@ -150,7 +150,7 @@ def _split_updates(
     for position, flat_op in enumerate(flat.ops):
         op = flat_op.op
         arrays = [i for i in op.results if graph.tensor(i).rank]
-        is_of_state = arrays and _is_made_of(op, state, graph)
+        is_of_state = _is_made_of(op, state, graph)
         if position in update or is_of_state:
             sources = tuple((maker if position in update else state).get(i) for i in op.operands)
             key = (classes[position], sources)
@@ -164,11 +164,13 @@ def _split_updates(
 def _is_made_of(op: Op, state: Mapping[int, int], graph: Graph) -> bool:
     """Whether an operator makes a part, a copy or a sum of a state.
 
-    What is larger than the state is an activation, and those fold over layers.
+    What is larger than the state is an activation, and those fold over layers. Scalars do too, or
+    a sum over all parameters would come apart.
     """
-    if op.kind not in _OF_AN_UPDATE or state.keys().isdisjoint(op.operands):
+    sources = [i for i in op.operands if i in state and graph.tensor(i).rank]
+    if op.kind not in _OF_AN_UPDATE or not sources:
         return False
-    size = max(graph.tensor(i).num_elements for i in op.operands if i in state)
+    size = max(graph.tensor(i).num_elements for i in sources)
     return all(graph.tensor(i).num_elements <= size for i in op.results)
 
 
