@@ -2,12 +2,13 @@
 
 from shardwright.solver.contest import read_contest_json, to_contest_json
 from shardwright.solver.graph import FORBIDDEN, StrategyGraph
-from shardwright.solver.solution import Limit, Reason, Shortfall, Solution, Termination
+from shardwright.solver.solution import Limit, Progress, Reason, Shortfall, Solution, Termination
 from shardwright.solver.solve import solve
 
 __all__ = [
     "FORBIDDEN",
     "Limit",
+    "Progress",
     "Reason",
     "Shortfall",
     "Solution",

@@ -29,6 +29,7 @@ class Limit(StrEnum):
     NONE = "none"
     TIME = "time"
     WORK = "work"
+    INTERRUPT = "interrupt"
 
 
 @final
@@ -39,6 +40,22 @@ class Termination:
     reason: Reason
     limit: Limit = Limit.NONE
     detail: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a search stands.
+
+    Attributes:
+        seconds: since it began.
+        cost: of the best choice so far; None before there is one.
+        lower_bound: no choice costs less.
+    """
+
+    seconds: float
+    cost: float | None
+    lower_bound: float
 
 
 class Shortfall(NamedTuple):

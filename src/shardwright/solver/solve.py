@@ -1,21 +1,34 @@
-"""The solver's front door: clean the problem, solve it, and say why the search ended."""
+"""The solver's front door: make the problem small, search it, and say why the search ended."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
+import numpy as np
+
+from shardwright.solver.arrays import flatten
+from shardwright.solver.budget import Budget
+from shardwright.solver.exact import least_overshoot
 from shardwright.solver.graph import FORBIDDEN, StrategyGraph
-from shardwright.solver.integer_program import least_overshoot, solve_integer_program
-from shardwright.solver.problem import Labels, problem_of
+from shardwright.solver.portfolio import Portfolio
+from shardwright.solver.reduce import Reduced, allowed, reduced
 from shardwright.solver.solution import (
     Limit,
+    Progress,
     Reason,
     Shortfall,
     Solution,
     Termination,
     relative_gap,
 )
+
+_ROUNDING = 1e-10
+"""Share of a bound that its floating sums may be wrong by."""
+
+_OVERSHOOT_S = 10.0
+_LARGEST_PROGRAM = 150_000
 
 
 def solve(
@@ -25,41 +38,80 @@ def solve(
     time_limit_s: float = 60.0,
     start: tuple[int, ...] | None = None,
     seed: int = 0,
+    num_threads: int = 2,
+    work_limit: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
     """A choice within ``gap`` of the best, or the reason why there is none.
+
+    The search can be interrupted (``KeyboardInterrupt``) and then returns its best so far.
 
     Args:
         graph: the problem.
         gap: relative gap between cost and lower bound at which the search may end.
         time_limit_s: wall clock seconds after which it ends with what it has.
-        start: a choice to begin from, such as an earlier plan; ignored where it does not fit.
-        seed: of the solver's tie breaking; the same seed gives the same answer.
+        start: a choice to be no worse than, such as an earlier plan; ignored where it does not fit.
+        seed: of the random walks and of tie breaking.
+        num_threads: threads that work side by side.
+        work_limit: table entries that each thread may read before it ends; with it the same seed
+            and number of threads give the same answer whatever the clock says.
+        progress: is told each better choice and bound.
     """
-    deadline = time.monotonic() + time_limit_s
-    problem = problem_of(graph)
-    begin = dict(enumerate(start)) if start is not None and graph.fits(start) else None
-    result = solve_integer_program(
-        problem, gap=gap, time_limit_s=deadline - time.monotonic(), start=begin, seed=seed
-    )
-    if result.choice is None and result.is_infeasible:
+    began = time.monotonic()
+    flat, times = flatten(graph)
+    small = reduced(flat, np.array(times, dtype=np.int64))
+    if small.is_infeasible:
         return _infeasible(graph)
-    if result.choice is None:
+
+    def report(cost: float, bound: float) -> None:
+        if progress is not None:
+            progress(
+                Progress(
+                    seconds=time.monotonic() - began,
+                    cost=cost + small.offset if cost < math.inf else None,
+                    lower_bound=bound + small.offset,
+                )
+            )
+
+    search = Portfolio(
+        flat=small.flat,
+        budget=Budget(
+            deadline=began + time_limit_s, time_limit_s=time_limit_s, work_limit=work_limit
+        ),
+        gap=gap,
+        seed=seed,
+        num_threads=num_threads,
+        offset=small.offset,
+        report=report,
+    )
+    search.run()
+    if search.best is None and search.is_complete:
+        return _infeasible(graph)
+    return _answer(graph, small, search, start)
+
+
+def _answer(
+    graph: StrategyGraph, small: Reduced, search: Portfolio, start: tuple[int, ...] | None
+) -> Solution:
+    bound = search.bound + small.offset
+    bound -= _ROUNDING * abs(bound)
+    found = None if search.best is None else tuple(small.restore(search.best).tolist())
+    candidates = [c for c in (found, start) if c is not None and graph.fits(c)]
+    limit = search.budget.limit
+    if not candidates:
         return Solution(
             choice=None,
             cost=FORBIDDEN,
-            lower_bound=result.bound,
+            lower_bound=bound,
             gap=math.inf,
-            termination=Termination(reason=Reason.NO_SOLUTION_FOUND, limit=Limit.TIME),
+            termination=Termination(reason=Reason.NO_SOLUTION_FOUND, limit=limit),
         )
-    return _found(graph, result.choice, result.bound, gap)
-
-
-def _found(graph: StrategyGraph, labels: Labels, bound: float, gap: float) -> Solution:
-    choice = tuple(labels[node] for node in range(graph.num_nodes))
+    choice = min(candidates, key=graph.evaluate)
     cost = graph.evaluate(choice)
-    bound = min(bound, cost)
+    if len(small.flat.nodes.cost) == 0 or bound > cost:
+        bound = cost
     reached = relative_gap(cost, bound)
-    done = reached <= gap
+    done = reached <= search.gap
     return Solution(
         choice=choice,
         cost=cost,
@@ -67,23 +119,35 @@ def _found(graph: StrategyGraph, labels: Labels, bound: float, gap: float) -> So
         gap=reached,
         termination=Termination(
             reason=Reason.OPTIMAL if done else Reason.FEASIBLE,
-            limit=Limit.NONE if done else Limit.TIME,
+            limit=Limit.NONE if done else limit,
         ),
     )
 
 
 def _infeasible(graph: StrategyGraph) -> Solution:
-    shortfall = None
-    overshoot = least_overshoot(problem_of(graph), time_limit_s=10.0)
-    if overshoot is not None and graph.usage_limit is not None:
-        choice = tuple(overshoot[1][node] for node in range(graph.num_nodes))
-        peak, moment = graph.peak_usage(choice)
-        shortfall = Shortfall(moment, peak - graph.usage_limit)
     return Solution(
         choice=None,
         cost=FORBIDDEN,
         lower_bound=FORBIDDEN,
         gap=math.inf,
         termination=Termination(reason=Reason.INFEASIBLE),
-        shortfall=shortfall,
+        shortfall=None if graph.usage_limit is None else _shortfall(graph),
     )
+
+
+def _shortfall(graph: StrategyGraph) -> Shortfall | None:
+    """The moment that cannot be served and the bytes missing there; None if memory is not why.
+
+    On a large graph every node is taken to use its least, which some choice may not reach.
+    """
+    whole, times = flatten(graph)
+    flat = allowed(whole)
+    if flat is None:
+        return None
+    if len(flat.edges.table) <= _LARGEST_PROGRAM:
+        found = least_overshoot(flat, time_limit_s=_OVERSHOOT_S)
+        if found is not None:
+            return Shortfall(times[found[0]], found[1])
+    worst = int(np.argmin(flat.limits))
+    missing = -int(flat.limits[worst])
+    return Shortfall(times[worst], missing) if missing > 0 else None
