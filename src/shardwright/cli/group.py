@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "Say what a saved plan does, how long a step takes and what a device holds.",
     "check": "Check that a saved plan is one for a step.",
     "diff": "Say what two plans do differently.",
+    "solve": "Solve a problem of the public benchmark: one strategy per node, under a limit.",
     "hardware": "List the devices and hosts that are known, or show one.",
 }
 

@@ -15,11 +15,14 @@ Source: github.com/google/iopddl, README and ``iopddl.cc``.
 from __future__ import annotations
 
 import gzip
-import json
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from shardwright.errors import GraphError
 from shardwright.solver.graph import (
@@ -41,10 +44,10 @@ def read_contest_json(path: str | Path) -> StrategyGraph:
     try:
         raw = path.read_bytes()
         text = gzip.decompress(raw) if path.suffix == ".gz" else raw
-        document = json.loads(text)
+        document = orjson.loads(text)
     except FileNotFoundError as error:
         raise GraphError(f"there is no file {path.name}.", where=str(path)) from error
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise GraphError(f"not a readable JSON file: {error}.", where=str(path)) from error
     return parse_contest(document, where=str(path))
 
@@ -58,14 +61,8 @@ def parse_contest(document: Any, *, where: str = "") -> StrategyGraph:
     problem = _field(document, "problem", dict, where)
     nodes = _field(problem, "nodes", dict, where)
     edges = _field(problem, "edges", dict, where)
-    costs = [
-        _costs(entry, f"nodes.costs[{index}]", where)
-        for index, entry in enumerate(_field(nodes, "costs", list, where))
-    ]
-    usages = [
-        _integers(entry, f"nodes.usages[{index}]", where)
-        for index, entry in enumerate(_field(nodes, "usages", list, where))
-    ]
+    costs = _all_costs(_field(nodes, "costs", list, where), "nodes.costs", where)
+    usages = _all_integers(_field(nodes, "usages", list, where), "nodes.usages", where)
     intervals = _pairs(_field(nodes, "intervals", list, where), "nodes.intervals", where)
     pairs = _pairs(_field(edges, "nodes", list, where), "edges.nodes", where)
     return StrategyGraph(
@@ -81,7 +78,7 @@ def parse_contest(document: Any, *, where: str = "") -> StrategyGraph:
 def to_contest_json(graph: StrategyGraph, path: str | Path, *, name: str = "shardwright") -> None:
     """Write the graph as a benchmark file, gzipped where the path ends in ``.gz``."""
     path = Path(path)
-    text = json.dumps(contest_document(graph, name=name), separators=(",", ":")).encode()
+    text = orjson.dumps(contest_document(graph, name=name))
     # A fixed time stamp: the same graph gives the same bytes.
     path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
@@ -127,8 +124,43 @@ def _limit(problem: dict[str, Any], where: str) -> int | None:
     raise GraphError(f'the field "usage_limit" is {limit!r}, not an integer.', where=where)
 
 
+def _all_costs(entries: list[Any], field: str, where: str) -> list[Costs]:
+    """One array per list: all of one block where everything is an integer."""
+    if _types(entries) <= {int}:
+        return list(_blocks(entries, field, where))
+    return [_costs(entry, f"{field}[{index}]", where) for index, entry in enumerate(entries)]
+
+
+def _all_integers(entries: list[Any], field: str, where: str) -> list[Usages]:
+    if _types(entries) <= {int}:
+        return _blocks(entries, field, where)
+    return [_integers(entry, f"{field}[{index}]", where) for index, entry in enumerate(entries)]
+
+
+def _types(entries: list[Any]) -> set[type]:
+    """The types of all numbers in lists of lists; of something else where they are no lists."""
+    if set(map(type, entries)) <= {list}:
+        return set(map(type, chain.from_iterable(entries)))
+    return {type(None)}
+
+
+def _blocks(entries: list[Any], field: str, where: str) -> list[Usages]:
+    """Views of one block of integers, one per list."""
+    sizes = np.fromiter(map(len, entries), np.int64, len(entries))
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    try:
+        block = np.fromiter(chain.from_iterable(entries), np.int64, total)
+    except OverflowError:
+        return [_integers(entry, f"{field}[{index}]", where) for index, entry in enumerate(entries)]
+    starts = (ends - sizes).tolist()
+    return [block[a:b] for a, b in zip(starts, ends.tolist(), strict=True)]
+
+
 def _costs(entry: Any, field: str, where: str) -> Costs:
     if isinstance(entry, list) and any(isinstance(value, float) for value in entry):
+        if not set(map(type, entry)) <= {int, float}:
+            raise GraphError(f"{field} is not a list of numbers.", where=where)
         floats = np.array(entry, dtype=np.float64)
         floats[floats >= FORBIDDEN_INT] = FORBIDDEN
         return floats
@@ -145,32 +177,38 @@ def _integers(entry: Any, field: str, where: str) -> Usages:
 
 
 def _pairs(entries: list[Any], field: str, where: str) -> tuple[tuple[int, int], ...]:
-    pairs = []
-    for index, entry in enumerate(entries):
-        if not isinstance(entry, list) or [type(value) for value in entry] != [int, int]:
-            raise GraphError(f"{field}[{index}] is not a pair of integers.", where=where)
-        pairs.append((entry[0], entry[1]))
-    return tuple(pairs)
+    is_plain = _types(entries) <= {int} and set(map(len, entries)) <= {2}
+    if not is_plain:
+        for index, entry in enumerate(entries):
+            if not isinstance(entry, list) or [type(value) for value in entry] != [int, int]:
+                raise GraphError(f"{field}[{index}] is not a pair of integers.", where=where)
+    return tuple(map(tuple, entries))
 
 
 def _matrices(
-    entries: list[Any], pairs: tuple[tuple[int, int], ...], costs: list[Costs], where: str
+    entries: list[Any],
+    pairs: tuple[tuple[int, int], ...],
+    costs: Sequence[Costs],
+    where: str,
 ) -> tuple[Costs, ...]:
     if len(entries) != len(pairs):
         raise GraphError(f"{len(entries)} edge cost lists for {len(pairs)} edges.", where=where)
-    matrices = []
-    for index, (entry, (u, v)) in enumerate(zip(entries, pairs, strict=True)):
-        flat = _costs(entry, f"edges.costs[{index}]", where)
-        if not (0 <= u < len(costs) and 0 <= v < len(costs)):
+    flats = _all_costs(entries, "edges.costs", where)
+    return tuple(_shaped(flats, pairs, [len(cost) for cost in costs], where))
+
+
+def _shaped(
+    flats: Iterable[Costs], pairs: tuple[tuple[int, int], ...], sizes: list[int], where: str
+) -> Iterable[Costs]:
+    for index, (flat, (u, v)) in enumerate(zip(flats, pairs, strict=True)):
+        if not (0 <= u < len(sizes) and 0 <= v < len(sizes)):
             raise GraphError(
-                f"edges.nodes[{index}] is ({u}, {v}); there are {len(costs)} nodes.", where=where
+                f"edges.nodes[{index}] is ({u}, {v}); there are {len(sizes)} nodes.", where=where
             )
-        rows, columns = len(costs[u]), len(costs[v])
-        if flat.size != rows * columns:
+        if flat.size != sizes[u] * sizes[v]:
             raise GraphError(
-                f"edges.costs[{index}] has {flat.size} entries; its nodes have {rows} and "
-                f"{columns} strategies.",
+                f"edges.costs[{index}] has {flat.size} entries; its nodes have {sizes[u]} and "
+                f"{sizes[v]} strategies.",
                 where=where,
             )
-        matrices.append(flat.reshape(rows, columns))
-    return tuple(matrices)
+        yield flat.reshape(sizes[u], sizes[v])

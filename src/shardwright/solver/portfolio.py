@@ -242,7 +242,13 @@ class Portfolio:
     def price(self) -> None:
         """One round of prices; their bound and their choice are taken over."""
         work = len(self.flat.edges.table) + 4 * len(self.flat.nodes.cost) + 1
-        ascend(self.flat, self.wiring, self.dual, min(_MOST_SWEEPS, max(1, round(2 * _ROUND_WORK / work))), _AHEAD)
+        ascend(
+            self.flat,
+            self.wiring,
+            self.dual,
+            min(_MOST_SWEEPS, max(1, round(2 * _ROUND_WORK / work))),
+            _AHEAD,
+        )
         self.take_dual()
 
     def seek(self) -> None:

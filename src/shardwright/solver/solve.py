@@ -106,8 +106,7 @@ def _answer(
             gap=math.inf,
             termination=Termination(reason=Reason.NO_SOLUTION_FOUND, limit=limit),
         )
-    choice = min(candidates, key=graph.evaluate)
-    cost = graph.evaluate(choice)
+    cost, choice = min((graph.evaluate(candidate), candidate) for candidate in candidates)
     if len(small.flat.nodes.cost) == 0 or bound > cost:
         bound = cost
     reached = relative_gap(cost, bound)

@@ -30,11 +30,45 @@ def verify_parts(
     _same_count("usages", len(usages), num_nodes, "nodes")
     _same_count("intervals", len(intervals), num_nodes, "nodes")
     _same_count("edge cost matrices", len(edge_costs), len(edges), "edges")
-    for node in range(num_nodes):
-        _verify_node(node, node_costs[node], usages[node], intervals[node])
-    for index, ((u, v), matrix) in enumerate(zip(edges, edge_costs, strict=True)):
-        _verify_edge(index, u, v, matrix, node_costs)
+    if not _all_sound(node_costs, usages, intervals, edges, edge_costs):
+        for node in range(num_nodes):
+            _verify_node(node, node_costs[node], usages[node], intervals[node])
+        for index, ((u, v), matrix) in enumerate(zip(edges, edge_costs, strict=True)):
+            _verify_edge(index, u, v, matrix, node_costs)
     _verify_totals(usages, usage_limit)
+
+
+def _all_sound(
+    node_costs: Sequence[NDArray[Any]],
+    usages: Sequence[NDArray[Any]],
+    intervals: Sequence[tuple[int, int]],
+    edges: Sequence[tuple[int, int]],
+    edge_costs: Sequence[NDArray[Any]],
+) -> bool:
+    """Whether nothing is wrong, asked of everything at once: a graph may have 100,000 parts."""
+    if not node_costs:
+        return not edges
+    shapes = [costs.shape for costs in node_costs]
+    if any(len(shape) != 1 or not shape[0] for shape in shapes):
+        return False
+    if [usage.shape for usage in usages] != shapes or set(map(len, intervals)) != {2}:
+        return False
+    dtypes = {costs.dtype for costs in (*node_costs, *edge_costs)}
+    if not dtypes <= {np.dtype(np.float64), np.dtype(np.int64)}:
+        return False
+    joined = np.concatenate(usages)
+    if joined.dtype.kind != "i" or int(joined.min()) < 0:
+        return False
+    if any(usage.dtype.kind != "i" for usage in usages):
+        return False
+    count = len(shapes)
+    if not all(0 <= u < count and 0 <= v < count for u, v in edges):
+        return False
+    want = [(shapes[u][0], shapes[v][0]) for u, v in edges]
+    if [matrix.shape for matrix in edge_costs] != want:
+        return False
+    floats = [costs for costs in (*node_costs, *edge_costs) if costs.dtype.kind == "f"]
+    return all(bool((costs > -np.inf).all()) for costs in floats)
 
 
 def _same_count(what: str, have: int, want: int, of: str) -> None:
@@ -88,7 +122,7 @@ def _verify_costs(costs: NDArray[Any], where: str) -> None:
 
 
 def _verify_totals(usages: Sequence[NDArray[Any]], usage_limit: int | None) -> None:
-    total = sum(int(usage.max()) for usage in usages)
+    total = sum(usage.max().item() for usage in usages)
     if total > _LARGEST_TOTAL:
         raise GraphError(f"usages may add up to {total} bytes; int64 sums are safe to 2**62.")
     if usage_limit is not None and usage_limit < 0:
