@@ -95,17 +95,21 @@ def depths(args: Any, machines: Topology) -> Iterator[dict[str, Any]]:
         captured = capture(case.step, case.abstract_state(), case.abstract_batch())
         traced = time.monotonic()
         planner = Planner.of(captured.graph)
+        folded = time.monotonic()
         mesh = Mesh.of(x=machines.num_devices // 8, y=8)
         question = Question(meshes=(mesh,), effort=Effort(gap=args.gap), budget_bytes=1 << 50)
         result: SearchResult = planner.find(machines, question)
         ended = time.monotonic()
         assert result.plan is not None
+        search_s = sum(candidate.search_time_s for candidate in result.candidates)
         yield {
             "layers": layers,
             "equations": len(list(captured.graph.walk())),
             "folded": len(planner.folded.ops),
             "capture_s": round(traced - began, 2),
-            "search_s": round(ended - traced, 2),
+            "fold_s": round(folded - traced, 2),
+            "search_s": round(search_s, 2),
+            "write_s": round(ended - folded - search_s, 2),
             "distinct_layers": len(layer_decisions(result.plan, captured.graph)),
         }
 

@@ -11,6 +11,7 @@ from shardwright.solver.brute import solve_brute_force
 from shardwright.solver.graph import FORBIDDEN, StrategyGraph
 from shardwright.solver.solution import Reason
 from shardwright.solver.solve import solve
+from tests.conformance.solver_cases import awkward_graph, judge
 
 CASES = 400
 
@@ -62,6 +63,34 @@ def test_equal_to_brute_force(block: int) -> None:
         assert graph.evaluate(found.choice) == pytest.approx(found.cost), seed
         assert found.lower_bound <= best.cost * (1 + 1e-9), seed
         assert found.termination.reason is Reason.OPTIMAL, seed
+
+
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 10))]
+)
+def test_five_thousand_graphs_of_up_to_fourteen_nodes(block: int) -> None:
+    for seed in range(block, 5000, 10):
+        graph = awkward_graph(seed)
+        best, found = judge(graph), solve(graph, gap=1e-9)
+        if best.cost is None:
+            assert found.choice is None, seed
+            assert found.termination.reason is Reason.INFEASIBLE, seed
+            missing = None if found.shortfall is None else found.shortfall.size_bytes
+            assert missing == best.overshoot, seed
+            continue
+        assert found.choice is not None, seed
+        assert graph.fits(found.choice), seed
+        assert float(found.cost) == pytest.approx(best.cost, rel=1e-9, abs=1e-12), seed
+        assert found.lower_bound <= best.cost * (1 + 1e-9), seed
+
+
+def test_the_awkward_graphs_are_of_every_kind() -> None:
+    graphs = [awkward_graph(seed) for seed in range(300)]
+    answers = [judge(graph) for graph in graphs]
+    assert any(answer.cost is None and answer.overshoot is None for answer in answers)
+    assert any(answer.cost is None and answer.overshoot is not None for answer in answers)
+    assert any(graph.num_nodes == 14 for graph in graphs)
+    assert {graph.is_integral for graph in graphs} == {True, False}
 
 
 def test_the_random_problems_are_of_every_kind() -> None:

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import final
 
+from shardwright.ir.columns import Columns, columns_of
 from shardwright.ir.graph import Graph, Op
 
 BORDER_KINDS = frozenset(
@@ -64,6 +66,11 @@ class FlatGraph:
     live_until: tuple[int, ...]
     unknown_trips: tuple[int, ...]
 
+    @cached_property
+    def columns(self) -> Columns:
+        """The operators as columns of numbers."""
+        return columns_of(self.ops)
+
 
 def flatten(graph: Graph) -> FlatGraph:
     """The flat form of ``graph``; time and memory are linear in its operators."""
@@ -98,9 +105,10 @@ class _Walker:
                 enter(self, op, runs)
 
     def emit(self, op: Op, runs: int) -> None:
+        # Positions only grow, so the last reader to come is the last to need it.
         position = len(self.ops)
         for tensor_id in op.operands:
-            self.live_until[tensor_id] = max(self.live_until[tensor_id], position)
+            self.live_until[tensor_id] = position
         self.ops.append(FlatOp(op=op, runs=runs))
 
     def border(
@@ -127,7 +135,7 @@ class _Walker:
         """Keep what a loop reads in every trip alive until the loop ends."""
         position = len(self.ops) - 1
         for tensor_id in tensor_ids:
-            self.live_until[tensor_id] = max(self.live_until[tensor_id], position)
+            self.live_until[tensor_id] = position
 
 
 def _enter_scan(walker: _Walker, op: Op, runs: int) -> None:

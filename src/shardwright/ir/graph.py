@@ -164,15 +164,33 @@ class Graph:
     def fingerprint(self) -> str:
         """A digest of everything that planning depends on; names and source lines are left out."""
         digest = hashlib.sha256()
+        text = _Texts()
         for tensor in self.tensors:
-            digest.update(f"{tensor.shape}{tensor.dtype}{tensor.role}{tensor.value}".encode())
+            shape = text.of(tensor.shape)
+            digest.update(f"{shape}{tensor.dtype}{tensor.role}{tensor.value}".encode())
         for op in self.walk():
             regions = [(region.name, region.inputs, region.outputs) for region in op.regions]
+            attributes = text.of(op.attributes)
             digest.update(
-                f"{op.id}{op.kind}{op.operands}{op.results}{op.attributes}{regions}".encode()
+                f"{op.id}{op.kind}{op.operands}{op.results}{attributes}{regions}".encode()
             )
         digest.update(f"{self.inputs}{self.outputs}{self.state_pairs}".encode())
         return digest.hexdigest()[:16]
+
+
+@final
+class _Texts:
+    """Texts of objects that many records share, and that outlive it: each is made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+
+    def of(self, value: object) -> str:
+        # By identity: equal values, such as 1 and True, may have different texts.
+        text = self._known.get(id(value))
+        if text is None:
+            text = self._known[id(value)] = str(value)
+        return text
 
 
 def _walk(ops: tuple[Op, ...]) -> Iterator[Op]:

@@ -154,18 +154,20 @@ class _Writer:
             or left_to_itself_is_gathered
             or not self.moved.isdisjoint(op.results)
             or any(
-                self.moves_any(self.space.folded.flat.ops[position].op.operands, strategy)
-                for position in op.positions
+                self.moves(source.tensor, wanted)
+                for sources, wanted in zip(op.operands, strategy.operands, strict=True)
+                for source in sources
             )
         )
+
+    def moves(self, source: int, wanted: Sharding) -> bool:
+        """Whether a folded tensor rests in another form than its reader wants."""
+        return source in self.space.priced and self.space.sharding(source, self.choice) != wanted
 
     def moves_any(self, tensor_ids: Sequence[int], strategy: Strategy) -> bool:
         """Whether some operand rests in another form than its operator wants."""
         sources = [self.space.folded.tensor_of[tensor_id] for tensor_id in tensor_ids]
-        return any(
-            source in self.space.priced and self.space.sharding(source, self.choice) != wanted
-            for source, wanted in zip(sources, strategy.operands, strict=True)
-        )
+        return any(map(self.moves, sources, strategy.operands))
 
     def shown(
         self, tensor_ids: tuple[int, ...], shardings: tuple[Sharding | None, ...]

@@ -30,7 +30,7 @@ from highspy.highs import _Highs  # type: ignore[attr-defined]
 from scipy import sparse
 
 from shardwright.solver.arrays import Flat, Floats, Ints
-from shardwright.solver.messages import slack_of
+from shardwright.solver.messages import cost_of, slack_of
 
 _Entries = list[tuple[Any, Any, Any]]
 
@@ -51,12 +51,16 @@ class ExactResult:
 @final
 @dataclass(slots=True, kw_only=True)
 class _Program:
-    """The program without memory: rows as (row, column, value), costs, right sides."""
+    """The program without memory: rows as (row, column, value), costs, right sides.
+
+    ``column_of`` is the column of each table entry, or -1.
+    """
 
     costs: Floats
     entries: _Entries
     sides: Floats
     num_binary: int
+    column_of: Ints
     has_excess: bool = False
 
 
@@ -82,18 +86,22 @@ def solve_program(
         _set_options(solver, gap=gap, time_limit_s=left_s, seed=seed)
         _heed(solver, stop)
         if start is not None:
-            _set_start(solver, flat, start)
+            _set_start(solver, flat, program, start)
         solver.run()
         status, info = solver.getModelStatus(), solver.getInfo()
         if status == highspy.HighsModelStatus.kInfeasible:
             return ExactResult(choice=None, bound=math.inf, is_complete=True)
-        scale = _scale(flat)
-        bound = max(bound, info.mip_dual_bound / scale)
+        choice = _chosen(flat, np.array(solver.getSolution().col_value))
         has_point = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        told = info.objective_function_value / _scale(flat)
+        if has_point and start is not None and _differ(told, float(cost_of(flat, choice))):
+            # Given a start, HiGHS 1.16 now and then claims an optimum cheaper than its solution.
+            start = None
+            continue
+        bound = max(bound, info.mip_dual_bound / _scale(flat))
         is_done = status == highspy.HighsModelStatus.kOptimal
         if not has_point:
             return ExactResult(choice=best, bound=bound, is_complete=False)
-        choice = _chosen(flat, np.array(solver.getSolution().col_value))
         more = _overflows(flat, choice, set(moments))
         if not more:
             return ExactResult(choice=choice, bound=bound, is_complete=is_done)
@@ -128,6 +136,10 @@ def least_overshoot(flat: Flat, *, time_limit_s: float) -> tuple[int, int] | Non
         moments += more
 
 
+def _differ(told: float, counted: float) -> bool:
+    return abs(told - counted) > 1e-6 * max(abs(told), abs(counted))
+
+
 def _largest(flat: Flat) -> float:
     return float(max(1, flat.limits.max(initial=1), flat.terms.usage.max(initial=1)))
 
@@ -160,11 +172,13 @@ def _program(flat: Flat) -> _Program:
     node_of = np.repeat(np.arange(len(first) - 1), np.diff(first))
     entries: _Entries = [(node_of, np.arange(len(cost)), np.ones(len(cost)))]
     costs, row, column = [cost], len(first) - 1, len(cost)
+    column_of = np.full(len(edges.table), -1, dtype=np.int64)
     for e in range(len(edges.u)):
         rows, columns = int(edges.rows[e]), int(edges.columns[e])
         table = edges.table[edges.table_at[e] : edges.table_at[e] + rows * columns]
         allowed = np.flatnonzero(np.isfinite(table))
         numbers = column + np.arange(len(allowed))
+        column_of[edges.table_at[e] + allowed] = numbers
         costs.append(table[allowed])
         ones = np.ones(len(allowed))
         entries.append((row + allowed // columns, numbers, ones))
@@ -184,6 +198,7 @@ def _program(flat: Flat) -> _Program:
         entries=entries,
         sides=sides,
         num_binary=len(cost),
+        column_of=column_of,
     )
 
 
@@ -266,11 +281,17 @@ def _heed(solver: Any, stop: threading.Event | None) -> None:
         solver.startCallback(kind)
 
 
-def _set_start(solver: Any, flat: Flat, start: Ints) -> None:
-    numbers = np.arange(len(flat.nodes.cost), dtype=np.int32)
-    values = np.zeros(len(numbers))
+def _set_start(solver: Any, flat: Flat, program: _Program, start: Ints) -> None:
+    """Begin from a choice, told in full: from the binaries alone HiGHS may take it for cheaper."""
+    edges = flat.edges
+    values = np.zeros(len(program.costs))
     values[flat.nodes.first[:-1] + start] = 1.0
-    solver.setSolution(len(numbers), numbers, values)
+    rows = edges.classes[edges.row_at + start[edges.u]]
+    columns = edges.classes[edges.column_at + start[edges.v]]
+    values[program.column_of[edges.table_at + rows * edges.columns + columns]] = 1.0
+    solution = highspy.HighsSolution()
+    solution.col_value = values.tolist()
+    solver.setSolution(solution)
 
 
 def _chosen(flat: Flat, values: Floats) -> Ints:
