@@ -16,7 +16,7 @@ from rich.status import Status
 from shardwright.cli.answer import give, json_option
 from shardwright.solver import Progress, Reason, Solution, StrategyGraph, read_contest_json, solve
 
-_LAST_S = 0.3
+_LAST_S = 0.5
 _LAST_S_PER_PART = 2.5e-6
 """Kept back for evaluating and printing the answer."""
 

@@ -37,6 +37,7 @@ _PRICING = 0.2
 _LONGEST_PRICING_S = 6.0
 _AHEAD = 0.1
 _MOST_SWEEPS = 50
+_ROUNDS_BEFORE_PROGRAM = 5
 _CYCLE = 400.0
 """How often a first walk should read each table entry."""
 _USUAL_WORK_PER_S = 1.6e8
@@ -140,20 +141,27 @@ class Portfolio:
     def run_pricing(self, pool: ThreadPoolExecutor) -> None:
         """Prices alone, until they are settled or have had their share and a choice fits."""
         began_s = self.budget.left_s
-        while not self.is_over() and not (self.best is not None and self.dual.is_stale):
+        while not self.is_over():
             self.round(pool, [self.price])
             spent_s = began_s - self.budget.left_s if self.budget.work_limit is None else 0.0
-            if self.budget.share > _PRICING or spent_s > _LONGEST_PRICING_S:
-                if self.best is None:
-                    self.seek()
-                if self.best is not None:
-                    return
+            is_late = self.budget.share > _PRICING or spent_s > _LONGEST_PRICING_S
+            if not (is_late or self.dual.is_stale):
+                continue
+            if self.best is None:
+                self.seek()
+            if self.best is None and self.is_at_most(_SMALL):
+                self.take(self.solve_program())
+            if self.best is not None:
+                return
 
     def run_lanes(self, pool: ThreadPoolExecutor) -> None:
         """Walks, prices and the integer program side by side."""
         plan = walks(self.budget.share, self.cycle(), self.num_threads)
         lanes = [_Lane(coolings=coolings) for coolings in plan]
-        program = self.start_program(pool)
+        for _ in range(_ROUNDS_BEFORE_PROGRAM):
+            if not self.is_over():
+                self.round(pool, [self.task(lanes[0])])
+        program = None if self.is_over() else self.start_program(pool)
         if (program is not None or self.is_at_most(_BRANCHED)) and len(lanes) > 1:
             del lanes[1]
         if program is None and self.is_at_most(_BRANCHED):
@@ -267,9 +275,10 @@ class Portfolio:
     def start_program(self, pool: ThreadPoolExecutor) -> Future[ExactResult] | None:
         """The integer program on a thread of its own, where the problem is small enough.
 
-        It stops by the clock, so a budget of work leaves it out.
+        It stops by the clock, so a budget of work leaves it out, and needs a thread for itself.
         """
-        if self.budget.work_limit is not None or not self.is_at_most(_SMALL):
+        by_clock = self.budget.work_limit is None and self.num_threads > 1
+        if not by_clock or not self.is_at_most(_SMALL):
             return None
         return pool.submit(self.solve_program)
 
