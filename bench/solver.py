@@ -110,11 +110,13 @@ def _solve(
     words = ["solve", str(path), "--time", str(limit_s), "--threads", str(threads)]
     command = [sys.executable, "-m", "shardwright", *words, "--seed", str(seed), "--json"]
     began = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     said = process.stdout.read()
-    _, _, used = os.wait4(process.pid, 0)
+    _, status, used = os.wait4(process.pid, 0)
     wall_s = time.monotonic() - began
+    if not said:
+        sys.exit(f"{path.name}: the solver ended with status {status} and said nothing")
     answer: dict[str, Any] = json.loads(said.splitlines()[-1])
     return answer, wall_s, used.ru_maxrss / 2**20
 
