@@ -72,7 +72,7 @@ def walks(share: float, cycle: float, num_threads: int) -> list[tuple[Cooling, .
 
 def _ends(share: float, cycle: float) -> list[float]:
     """Where walks end, so that they double and fill the rest of the budget."""
-    rest = 1.0 - share
+    rest = max(0.0, 1.0 - share)
     count = max(1, int(math.log2(rest / max(cycle, 1e-9) + 1.0)))
     total = 2.0**count - 1.0
     return [share + rest * (2.0 ** (number + 1) - 1.0) / total for number in range(count)]

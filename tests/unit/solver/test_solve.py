@@ -122,6 +122,10 @@ def test_walks_fill_the_budget_and_double() -> None:
             assert lengths == sorted(lengths)
 
 
+def test_a_budget_that_is_spent_leaves_no_walk() -> None:
+    assert walks(1.5, 0.1, 1)[0][0].end == pytest.approx(1.5)
+
+
 @pytest.mark.slow
 def test_a_million_strategies() -> None:
     graph = hard_case(nodes=50_000, strategies=20, tightness=0.5)
