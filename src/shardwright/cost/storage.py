@@ -18,7 +18,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from shardwright.ir import Op
+from shardwright.ir.columns import Flags, Ints
 from shardwright.ir.flat import FlatGraph
 from shardwright.sharding.rules.elementwise import RULES as _ELEMENTWISE
 
@@ -61,67 +61,63 @@ class Storage:
 
 def storage_of(flat: FlatGraph) -> Storage:
     """The buffers of a step; time is linear in its operators."""
-    count = len(flat.graph.tensors)
-    owner = np.arange(count)
-    stored = np.zeros(count, dtype=np.bool_)
-    first = np.full(count, -1, dtype=np.int64)
+    graph, writes = flat.graph, flat.columns.writes
+    views = flat.columns.is_any_of(_VIEWS) & (flat.columns.reads.widths == 1)
+    cheap = flat.columns.is_any_of(_CHEAP)
+    inputs = np.array(graph.inputs, dtype=np.int64)
+    stored = np.zeros(len(graph.tensors), dtype=np.bool_)
+    first = np.full(len(graph.tensors), -1, dtype=np.int64)
+    stored[inputs], first[inputs] = True, 0
+    first[writes.values] = writes.owners
+    owner = _owners(flat, views)
+    read_from_memory = _read_from_memory(flat, views, owner, first)
+    fresh = writes.values[(owner == np.arange(len(owner)))[writes.values]]
+    fresh = fresh[~_remade(flat, views | cheap)[fresh]]
+    stored[fresh] = ~cheap[first[fresh]] | read_from_memory[fresh]
     last = np.array(flat.live_until, dtype=np.int64)
-    end = len(flat.ops)
-    for tensor_id in flat.graph.inputs:
-        stored[tensor_id], first[tensor_id] = True, 0
-    for position, flat_op in enumerate(flat.ops):
-        for tensor_id in flat_op.op.results:
-            first[tensor_id] = position
-            if _is_view(flat_op.op):
-                owner[tensor_id] = owner[flat_op.op.operands[0]]
-    read_from_memory, remade = _read_from_memory(flat, owner, first), _remade(flat)
-    for flat_op in flat.ops:
-        for tensor_id in flat_op.op.results:
-            if owner[tensor_id] == tensor_id and tensor_id not in remade:
-                is_fusible = flat_op.op.kind in _CHEAP
-                stored[tensor_id] = not is_fusible or tensor_id in read_from_memory
     written = stored.copy()
-    for before, after in flat.graph.state_pairs:
+    for before, after in graph.state_pairs:
         written[after] |= owner[after] == after
-        last[before] = end
+        last[before] = len(flat.ops)
         if after != before:
             stored[after], owner[after] = False, before
-    for tensor_id in flat.graph.outputs:
-        stored[owner[tensor_id]] = True
+    stored[owner[list(graph.outputs)]] = True
     np.maximum.at(last, owner, last.copy())
     return Storage(owner=owner, is_stored=stored, is_written=written, first=first, last=last)
 
 
-def _is_view(op: Op) -> bool:
-    return op.kind in _VIEWS and len(op.operands) == 1
+def _owners(flat: FlatGraph, views: Flags) -> Ints:
+    """For each tensor the one whose buffer it views; itself where it views none."""
+    owners = list(range(len(flat.graph.tensors)))
+    for position in np.flatnonzero(views).tolist():
+        op = flat.ops[position].op
+        for tensor_id in op.results:
+            owners[tensor_id] = owners[op.operands[0]]
+    return np.array(owners, dtype=np.int64)
 
 
-def _read_from_memory(
-    flat: FlatGraph, owner: NDArray[np.int64], first: NDArray[np.int64]
-) -> set[int]:
+def _read_from_memory(flat: FlatGraph, views: Flags, owner: Ints, first: Ints) -> Flags:
     """Values that some reader cannot take from a fused neighbour; views pass the question on."""
-    read: set[int] = set()
-    for position, flat_op in enumerate(flat.ops):
-        if _is_view(flat_op.op):
-            continue
-        fused = flat_op.op.kind in _READS_FUSED
-        for tensor_id in flat_op.op.operands:
-            root = int(owner[tensor_id])
-            if not (fused and position - first[root] < KEPT_DISTANCE):
-                read.add(root)
+    reads = flat.columns.reads
+    roots, readers = owner[reads.values], reads.owners
+    is_near = readers - first[roots] < KEPT_DISTANCE
+    is_fused = flat.columns.is_any_of(_READS_FUSED)[readers] & is_near
+    read = np.zeros(len(owner), dtype=np.bool_)
+    read[roots[~views[readers] & ~is_fused]] = True
     return read
 
 
-def _remade(flat: FlatGraph) -> set[int]:
+def _remade(flat: FlatGraph, is_made: Flags) -> Flags:
     """Values made of constants alone, such as masks: each reader makes its own."""
     tensors = flat.graph.tensors
-    remade = {tensor.id for tensor in tensors if tensor.rank == 0 or tensor.value is not None}
-    for flat_op in flat.ops:
-        op = flat_op.op
-        is_made = op.kind in _CHEAP or _is_view(op)
-        if is_made and all(tensor_id in remade for tensor_id in op.operands):
+    remade = {tensor.id for tensor in tensors if not tensor.shape or tensor.value is not None}
+    for position in np.flatnonzero(is_made).tolist():
+        op = flat.ops[position].op
+        if remade.issuperset(op.operands):
             remade.update(op.results)
-    return {tensor_id for tensor_id in remade if tensors[tensor_id].rank}
+    flags = np.zeros(len(tensors), dtype=np.bool_)
+    flags[[tensor_id for tensor_id in remade if tensors[tensor_id].shape]] = True
+    return flags
 
 
 def live_bytes(storage: Storage, size_bytes: NDArray[np.int64], length: int) -> NDArray[np.int64]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @final
@@ -38,6 +40,13 @@ class Rows:
         np.cumsum([len(row) for row in rows], out=starts[1:])
         values = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(starts[-1]))
         return Rows(values=values, starts=starts)
+
+    @staticmethod
+    def grouped(owners: Ints, values: Ints, count: int) -> Rows:
+        """``count`` rows from pairs of a row and a value; a row keeps the order of its pairs."""
+        starts = np.zeros(count + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owners, minlength=count), out=starts[1:])
+        return Rows(values=values[np.argsort(owners, kind="stable")], starts=starts)
 
     @cached_property
     def widths(self) -> Ints:
@@ -102,9 +111,9 @@ def columns_of(flat_ops: Sequence[FlatOp]) -> Columns:
     )
 
 
-def numbered[Key](keys: Iterable[Key]) -> tuple[Ints, list[Key]]:
+def numbered(keys: Iterable[_Key]) -> tuple[Ints, list[_Key]]:
     """Each key's number in order of first appearance, and the key of each number."""
-    table: dict[Key, int] = {}
+    table: dict[_Key, int] = {}
     numbers = [table.setdefault(key, len(table)) for key in keys]
     return np.array(numbers, dtype=np.int64), list(table)
 

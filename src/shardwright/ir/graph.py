@@ -164,18 +164,22 @@ class Graph:
     def fingerprint(self) -> str:
         """A digest of everything that planning depends on; names and source lines are left out."""
         digest = hashlib.sha256()
-        text = _Texts()
-        for tensor in self.tensors:
-            shape = text.of(tensor.shape)
-            digest.update(f"{shape}{tensor.dtype}{tensor.role}{tensor.value}".encode())
-        for op in self.walk():
-            regions = [(region.name, region.inputs, region.outputs) for region in op.regions]
-            attributes = text.of(op.attributes)
-            digest.update(
-                f"{op.id}{op.kind}{op.operands}{op.results}{attributes}{regions}".encode()
-            )
+        digest.update("".join(self._tensor_texts()).encode())
+        digest.update("".join(self._op_texts()).encode())
         digest.update(f"{self.inputs}{self.outputs}{self.state_pairs}".encode())
         return digest.hexdigest()[:16]
+
+    def _tensor_texts(self) -> Iterator[str]:
+        shapes, roles = _Texts(), {role: str(role) for role in Role}
+        for tensor in self.tensors:
+            yield f"{shapes.of(tensor.shape)}{tensor.dtype}{roles[tensor.role]}{tensor.value}"
+
+    def _op_texts(self) -> Iterator[str]:
+        attributes = _Texts()
+        for op in self.walk():
+            regions = [(region.name, region.inputs, region.outputs) for region in op.regions]
+            text = attributes.of(op.attributes)
+            yield f"{op.id}{op.kind}{op.operands}{op.results}{text}{regions}"
 
 
 @final

@@ -14,11 +14,16 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import numpy as np
+from numpy.typing import NDArray
 
+from shardwright.ir.columns import Ints, Rows, numbered, renumbered
 from shardwright.ir.flat import FlatGraph
 
 ROUNDS = 3
+
+Colours = NDArray[np.uint64]
+"""64-bit digests; among 10^5 nodes two meet by chance in one graph of 10^9."""
 
 
 def classes_of(flat: FlatGraph, rounds: int = ROUNDS) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -32,68 +37,81 @@ def classes_of(flat: FlatGraph, rounds: int = ROUNDS) -> tuple[tuple[int, ...], 
         (class per position of ``flat.ops``, class per position of ``flat.graph.inputs``), numbered
         in one series; the same number means the same class.
     """
-    producer, users = _neighbours(flat)
-    colours = _intern(_first_colours(flat))
+    producers, users = _neighbours(flat)
+    colours = np.concatenate(_first_colours(flat))
     for _ in range(rounds):
-        colours = _intern(
-            [
-                (colour, tuple([colours[i] for i in sources]), _multiset(colours, followers))
-                for colour, sources, followers in zip(colours, producer, users, strict=True)
-            ]
-        )
+        before = _sequences(producers, colours)
+        behind = _row_sums(users, _mixed(colours)[users.values])
+        colours = _mixed(_mixed(_mixed(colours) + before) + behind)
+    classes = renumbered(colours.view(np.int64)).tolist()
     num_ops = len(flat.ops)
-    return tuple(colours[:num_ops]), tuple(colours[num_ops:])
+    return tuple(classes[:num_ops]), tuple(classes[num_ops:])
 
 
-def _first_colours(flat: FlatGraph) -> list[Hashable]:
-    tensors = flat.graph.tensors
-    types = _intern([(tensor.shape, tensor.dtype, tensor.value) for tensor in tensors])
-    first: list[Hashable] = []
-    for flat_op in flat.ops:
-        op = flat_op.op
-        first.append(
-            (
-                op.kind,
-                flat_op.runs,
-                op.attributes,
-                tuple([types[i] for i in op.operands]),
-                tuple([types[i] for i in op.results]),
-            )
-        )
-    first.extend(("input", types[i], tensors[i].role) for i in flat.graph.inputs)
-    return first
+def _first_colours(flat: FlatGraph) -> tuple[Colours, Colours]:
+    """What each operator and each graph input is, whatever is around it."""
+    graph, columns = flat.graph, flat.columns
+    numbers, _ = numbered((tensor.shape, tensor.dtype, tensor.value) for tensor in graph.tensors)
+    types = numbers.astype(np.uint64)
+    ops = np.zeros(len(flat.ops), dtype=np.uint64)
+    for part in (columns.kind, columns.runs, _attributes(flat)):
+        ops = _mixed(ops + part.astype(np.uint64))
+    for rows in (columns.reads, columns.writes):
+        ops = _mixed(ops + _sequences(rows, types))
+    inputs = np.array(graph.inputs, dtype=np.int64)
+    roles, _ = numbered(graph.tensor(i).role for i in graph.inputs)
+    return ops, _mixed(_mixed(~types[inputs]) + roles.astype(np.uint64))
 
 
-def _neighbours(flat: FlatGraph) -> tuple[list[list[int]], list[list[int]]]:
+def _attributes(flat: FlatGraph) -> Ints:
+    """A number for each operator's attributes; those that share one object are compared once."""
+    objects = {id(flat_op.op.attributes): flat_op.op.attributes for flat_op in flat.ops}
+    values, _ = numbered(objects.values())
+    number = dict(zip(objects, values.tolist(), strict=True))
+    return np.array([number[id(flat_op.op.attributes)] for flat_op in flat.ops], dtype=np.int64)
+
+
+def _neighbours(flat: FlatGraph) -> tuple[Rows, Rows]:
     """Per node (operators, then inputs) the nodes it reads and the nodes that read it.
 
     A state's input and output are joined, so that a parameter knows its own update.
     """
-    num_ops = len(flat.ops)
-    writer = {tensor_id: num_ops + i for i, tensor_id in enumerate(flat.graph.inputs)}
-    for position, flat_op in enumerate(flat.ops):
-        for tensor_id in flat_op.op.results:
-            writer[tensor_id] = position
-    total = num_ops + len(flat.graph.inputs)
-    producer: list[list[int]] = [[] for _ in range(total)]
-    users: list[list[int]] = [[] for _ in range(total)]
-    for position, flat_op in enumerate(flat.ops):
-        for tensor_id in flat_op.op.operands:
-            source = writer.get(tensor_id)
-            if source is not None:
-                producer[position].append(source)
-                users[source].append(position)
-    for before, after in flat.graph.state_pairs:
-        producer[writer[before]].append(writer[after])
-    return producer, users
+    graph, columns, num_ops = flat.graph, flat.columns, len(flat.ops)
+    inputs = np.array(graph.inputs, dtype=np.int64)
+    writer = np.full(len(graph.tensors), -1, dtype=np.int64)
+    writer[inputs] = num_ops + np.arange(len(inputs))
+    writer[columns.writes.values] = columns.writes.owners
+    reader, source = columns.reads.owners, writer[columns.reads.values]
+    reader, source = reader[source >= 0], source[source >= 0]
+    pairs = writer[np.array(graph.state_pairs, dtype=np.int64).reshape(-1, 2)]
+    total = num_ops + len(inputs)
+    producers = Rows.grouped(
+        np.concatenate([reader, pairs[:, 0]]), np.concatenate([source, pairs[:, 1]]), total
+    )
+    return producers, Rows.grouped(source, reader, total)
 
 
-def _intern(keys: list[Hashable]) -> list[int]:
-    table: dict[Hashable, int] = {}
-    return [table.setdefault(key, len(table)) for key in keys]
+def _sequences(rows: Rows, colours: Colours) -> Colours:
+    """A digest of each row's colours in their order."""
+    places = _mixed(rows.slots.astype(np.uint64))
+    return _row_sums(rows, _mixed(colours[rows.values] + places))
 
 
-def _multiset(colours: list[int], positions: list[int]) -> tuple[int, ...]:
-    if len(positions) == 1:
-        return (colours[positions[0]],)
-    return tuple(sorted([colours[i] for i in positions]))
+def _row_sums(rows: Rows, digests: Colours) -> Colours:
+    """The sum of each row's digests, whatever their order, modulo 2^64."""
+    sums = np.zeros(len(digests) + 1, dtype=np.uint64)
+    np.cumsum(digests, out=sums[1:])
+    return sums[rows.starts[1:]] - sums[rows.starts[:-1]]
+
+
+def _mixed(numbers: Colours) -> Colours:
+    """A digest of each number, far from those of its neighbours.
+
+    Source:
+        The output function of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
+        number generators", OOPSLA 2014).
+    """
+    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -99,9 +99,24 @@ class _Writer:
             if strategy is None or op.op.id < 0 or not self.matters(op, strategy):
                 continue
             yield from self.decisions(op, strategy)
-        for asked, strategy in asked_strategies(self.space, self.choice):
-            if asked.id >= 0 and self.moves_any(asked.operands, strategy):
-                operands = self.shown(asked.operands, strategy.operands)
+        yield from self.asked_decisions()
+
+    def asked_decisions(self) -> Iterator[OpDecision]:
+        """Operators that stretch, each as its own readers want it; equal ones share their forms."""
+        tensor_of = self.space.folded.tensor_of
+        known: dict[tuple[int, ...], tuple[Sharding | None, ...] | None] = {}
+        # The strategies are held, so that each keeps its identity.
+        found = list(asked_strategies(self.space, self.choice))
+        for asked, strategy in found:
+            if asked.id < 0:
+                continue
+            sources = [tensor_of[i] for i in asked.operands]
+            key = (id(strategy), *sources)
+            if key not in known:
+                moves = self.moves_any(sources, strategy)
+                known[key] = self.shown(asked.operands, strategy.operands) if moves else None
+            operands = known[key]
+            if operands is not None:
                 results = (None,) * len(asked.results)
                 yield OpDecision(op_id=asked.id, operands=operands, results=results)
 
@@ -164,10 +179,9 @@ class _Writer:
         """Whether a folded tensor rests in another form than its reader wants."""
         return source in self.space.priced and self.space.sharding(source, self.choice) != wanted
 
-    def moves_any(self, tensor_ids: Sequence[int], strategy: Strategy) -> bool:
+    def moves_any(self, tensors: Sequence[int], strategy: Strategy) -> bool:
         """Whether some operand rests in another form than its operator wants."""
-        sources = [self.space.folded.tensor_of[tensor_id] for tensor_id in tensor_ids]
-        return any(map(self.moves, sources, strategy.operands))
+        return any(map(self.moves, tensors, strategy.operands))
 
     def shown(
         self, tensor_ids: tuple[int, ...], shardings: tuple[Sharding | None, ...]
@@ -192,16 +206,20 @@ class _Writer:
         }
         resting = [self.space.sharding(t.index, self.choice) for t in folded.tensors]
         state = {after: before for before, after in graph.state_pairs}
-        stored = self.memory.storage.is_stored
+        stored = self.memory.storage.is_stored.tolist()
         for tensor in graph.tensors:
-            index = folded.tensor_of[state.get(tensor.id, tensor.id)]
-            known = resting[index] if index >= 0 else None
-            if tensor.id in boundary:
+            tensor_id = tensor.id
+            if tensor_id in boundary:
+                index = folded.tensor_of[state.get(tensor_id, tensor_id)]
+                known = resting[index] if index >= 0 else None
                 yield TensorDecision(
-                    tensor_id=tensor.id, sharding=known or Sharding.replicated(tensor.rank)
+                    tensor_id=tensor_id, sharding=known or Sharding.replicated(tensor.rank)
                 )
-            elif known is not None and (stored[tensor.id] or tensor.id in border):
-                yield TensorDecision(tensor_id=tensor.id, sharding=known)
+            elif stored[tensor_id] or tensor_id in border:
+                index = folded.tensor_of[state.get(tensor_id, tensor_id)]
+                known = resting[index] if index >= 0 else None
+                if known is not None:
+                    yield TensorDecision(tensor_id=tensor_id, sharding=known)
 
     def collectives(self) -> Iterator[PlannedCollective]:
         """Every collective that the choice asks for, one line for all its repetitions."""

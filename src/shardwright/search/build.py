@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import final
 
 import numpy as np
 
 from shardwright.cluster import PlacedMesh
 from shardwright.cost.storage import Storage
+from shardwright.ir.columns import Flags
 from shardwright.search.demands import Demands, Wish
 from shardwright.search.fold import FoldedGraph, FoldedOp
 from shardwright.search.lead import Lead, Node
@@ -193,15 +195,23 @@ class _Builder:
 
     def written_runs(self, op: FoldedOp) -> Counter[tuple[bool, ...]]:
         """How often the operator runs with which of its results reaching memory."""
-        counts: Counter[tuple[bool, ...]] = Counter()
-        for position in op.positions:
-            flat_op = self.folded.flat.ops[position]
-            written = tuple(
-                bool(self.storage.is_written[i]) and self.folded.graph.tensor(i).rank > 0
-                for i in flat_op.op.results
-            )
-            counts[written] += flat_op.runs
-        return counts
+        if not op.results:
+            return Counter({(): op.runs})
+        positions = np.array(op.positions)
+        writes = self.folded.flat.columns.writes
+        written = [
+            self.is_written[writes.column(positions, slot)].tolist()
+            for slot in range(len(op.results))
+        ]
+        # All that are folded into one run equally often.
+        runs = self.folded.flat.ops[op.positions[0]].runs
+        return Counter({kept: n * runs for kept, n in Counter(zip(*written, strict=True)).items()})
+
+    @cached_property
+    def is_written(self) -> Flags:
+        """Of each tensor whether it is an array that is written to memory."""
+        is_array = [bool(tensor.shape) for tensor in self.folded.graph.tensors]
+        return np.logical_and(self.storage.is_written, is_array)
 
     def price_carry(self, op: FoldedOp, node: int) -> None:
         """What a loop's body hands back must lie as the carry does."""

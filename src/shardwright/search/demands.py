@@ -6,7 +6,6 @@ once, in the form in which it is read first, and moved for every other reader.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -77,11 +76,8 @@ class Demands:
 
     def reads(self, op: FoldedOp, operand: int) -> Mapping[int, int]:
         """For each tensor of the whole graph that an operand reads, how often it may be moved."""
-        counts: Counter[int] = Counter()
-        for position in op.positions:
-            flat_op = self.folded.flat.ops[position]
-            counts[flat_op.op.operands[operand]] += self.moves(flat_op)
-        return counts
+        first = self.folded.flat.ops[op.positions[0]]
+        return self.folded.reads(op.positions, operand, self.moves(first))
 
     def moves(self, flat_op: FlatOp) -> int:
         """How often an operator's operand may be moved; a loop's stack is, before the loop."""
@@ -92,18 +88,37 @@ class Demands:
 
     def add(self, wish: Wish) -> None:
         """Price an operand's wanted forms against its sources, through stretched tensors."""
-        for tensor in dict.fromkeys(self.folded.tensor_of[i] for i in wish.reads):
-            if self.lead.tensors[tensor] >= 0:
-                self.connect(wish, tensor)
-            elif tensor not in self.borrowed:
-                self.borrowed[tensor] = (wish.node, distinct(wish.forms, wish.index))
-                self.ask(wish, tensor)
-            elif self.is_made_once(tensor):
-                node, forms = self.borrowed[tensor]
-                self.ask(replace(wish, node=node, forms=forms.shardings, index=forms.index), tensor)
-                self.connect(wish, tensor)
-            else:
-                self.ask(wish, tensor)
+        for tensor, reads in self.by_tensor(wish.reads).items():
+            self.add_one(replace(wish, reads=reads), tensor)
+
+    def by_tensor(self, reads: Mapping[int, int]) -> dict[int, Mapping[int, int]]:
+        """The reads of each folded tensor."""
+        tensors = list(map(self.folded.tensor_of.__getitem__, reads))
+        if len(set(tensors)) == 1:
+            return {tensors[0]: reads}
+        parts: dict[int, dict[int, int]] = {}
+        for tensor, (tensor_id, moves) in zip(tensors, reads.items(), strict=True):
+            parts.setdefault(tensor, {})[tensor_id] = moves
+        return dict(parts)
+
+    def add_one(self, wish: Wish, tensor: int) -> None:
+        """Price an operand's wanted forms against one folded tensor that it reads.
+
+        Args:
+            wish: what is wanted; it reads that tensor only.
+            tensor: the folded tensor.
+        """
+        if self.lead.tensors[tensor] >= 0:
+            self.connect(wish, tensor)
+        elif tensor not in self.borrowed:
+            self.borrowed[tensor] = (wish.node, distinct(wish.forms, wish.index))
+            self.ask(wish, tensor)
+        elif self.is_made_once(tensor):
+            node, forms = self.borrowed[tensor]
+            self.ask(replace(wish, node=node, forms=forms.shardings, index=forms.index), tensor)
+            self.connect(wish, tensor)
+        else:
+            self.ask(wish, tensor)
 
     def is_made_once(self, tensor_index: int) -> bool:
         """Whether a free or asked tensor reaches memory, in the form in which it is read first."""
@@ -114,8 +129,7 @@ class Demands:
     @cached_property
     def stored(self) -> frozenset[int]:
         """Folded tensors some of which reach memory."""
-        tensor_of = self.folded.tensor_of
-        return frozenset(tensor_of[i] for i in np.flatnonzero(self.storage.is_stored))
+        return frozenset(self.folded.index_of[self.storage.is_stored].tolist())
 
     def ask(self, wish: Wish, tensor_index: int) -> None:
         """Ask what a stretched tensor is made of for what is wanted of it; a free one is not."""
@@ -132,12 +146,11 @@ class Demands:
             follow_result(asked.rule, *shapes, self.prices.placed.mesh, slot, form).strategy
             for form in wish.forms
         ]
-        stretched = [folded.flat.ops[position] for position in asked.positions]
+        writes, flat_op = folded.flat.columns.writes, folded.flat.ops[asked.positions[0]]
+        made = writes.column(np.array(asked.positions), slot).tolist()
+        stretched = [p for p, i in zip(asked.positions, made, strict=True) if i in fresh]
         for operand in range(len(asked.operands)):
-            reads: Counter[int] = Counter()
-            for flat_op in stretched:
-                if flat_op.op.results[slot] in fresh:
-                    reads[flat_op.op.operands[operand]] += self.moves(flat_op)
+            reads = folded.reads(stretched, operand, self.moves(flat_op))
             if folded.graph.tensor(asked.op.operands[operand]).rank:
                 forms = tuple(answer.operands[operand] for answer in answers)
                 self.add(replace(wish, forms=forms, reads=reads))
@@ -177,12 +190,9 @@ class Demands:
         tensor stands for many, though, and two readers may read different ones.
         """
         served = self.served.setdefault((wish.node, tensor_index, _signature(forms)), set())
-        tensor_of = self.folded.tensor_of
-        fresh = {
-            i: runs
-            for i, runs in wish.reads.items()
-            if tensor_of[i] == tensor_index and i not in served
-        }
+        fresh = wish.reads
+        if served:
+            fresh = {i: moves for i, moves in wish.reads.items() if i not in served}
         served.update(fresh)
         return fresh
 

@@ -13,18 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
+import numpy as np
+
 from shardwright.ir import Graph, Op, Tensor
+from shardwright.ir.columns import Ints, numbered, renumbered
 from shardwright.ir.flat import FlatGraph, flatten
-from shardwright.ir.graph import STATE_ROLES
 from shardwright.ir.repeats import classes_of
+from shardwright.search.split import split_carries, split_updates
 from shardwright.sharding import OpRule
 from shardwright.sharding.rules import rule_for
-from shardwright.sharding.rules.elementwise import RULES as _ELEMENTWISE
-from shardwright.sharding.rules.reduce import RULES as _REDUCTIONS
-from shardwright.sharding.rules.shape import RULES as _SHAPES
-
-_OF_AN_UPDATE = frozenset(_ELEMENTWISE) | frozenset(_REDUCTIONS) | frozenset(_SHAPES) | {"reshape"}
-"""Operators that optimizers are made of; products, lookups and loops are not."""
 
 
 @final
@@ -113,6 +110,26 @@ class FoldedGraph:
         return tuple(self.graph.tensor(i).shape for i in op.op.operands)
 
     @cached_property
+    def index_of(self) -> Ints:
+        """``tensor_of`` as an array."""
+        return np.array(self.tensor_of, dtype=np.int64)
+
+    @cached_property
+    def op_of(self) -> Ints:
+        """The folded operator of each position of the flat list."""
+        op_of = np.empty(len(self.flat.ops), dtype=np.int64)
+        for op in self.ops:
+            op_of[list(op.positions)] = op.index
+        return op_of
+
+    def reads(self, positions: Sequence[int], operand: int, moves: int) -> Mapping[int, int]:
+        """How often each tensor is read as one operand of some operators, ``moves`` by each."""
+        ids = self.flat.columns.reads.column(np.array(positions, dtype=np.int64), operand).tolist()
+        if len(reads := dict.fromkeys(ids, moves)) == len(ids):
+            return reads
+        return {i: count * moves for i, count in Counter(ids).items()}
+
+    @cached_property
     def consumers(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each folded tensor the (folded operator, operand position) pairs that read it."""
         table: list[list[tuple[int, int]]] = [[] for _ in self.tensors]
@@ -127,101 +144,25 @@ def fold(graph: Graph) -> FoldedGraph:
     """The folded form of ``graph``; time is linear in its operators."""
     flat = flatten(graph)
     op_class, input_class = classes_of(flat)
-    op_class = _split_updates(flat, op_class, input_class)
+    op_class = split_updates(flat, op_class, input_class)
     return _Folder(
-        flat=flat, op_class=_split_carries(flat, op_class), input_class=input_class
+        flat=flat, op_class=split_carries(flat, op_class), input_class=input_class
     ).fold()
 
 
-def _split_updates(
-    flat: FlatGraph, op_class: tuple[int, ...], input_class: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Classes in which what is computed of two different states never shares one class.
-
-    Updates of two parameters look alike when their shapes do, however differently they are used,
-    and each must be free to follow its own state, and its own gradient on the way there.
-    """
-    graph, update = flat.graph, _update_positions(flat)
-    maker = dict(zip(graph.inputs, input_class, strict=True))
-    state = {i: c for i, c in maker.items() if graph.tensor(i).role in STATE_ROLES}
-    split: dict[tuple[int, tuple[int | None, ...]], int] = {}
-    first = 1 + max((*op_class, *input_class), default=0)
-    classes = list(op_class)
-    for position, flat_op in enumerate(flat.ops):
-        op = flat_op.op
-        arrays = [i for i in op.results if graph.tensor(i).rank]
-        is_of_state = _is_made_of(op, state, graph)
-        if position in update or is_of_state:
-            sources = tuple((maker if position in update else state).get(i) for i in op.operands)
-            key = (classes[position], sources)
-            classes[position] = split.setdefault(key, first + len(split))
-        if is_of_state:
-            state.update(dict.fromkeys(arrays, classes[position]))
-        maker.update(dict.fromkeys(op.results, classes[position]))
-    return tuple(classes)
-
-
-def _is_made_of(op: Op, state: Mapping[int, int], graph: Graph) -> bool:
-    """Whether an operator makes a part, a copy or a sum of a state.
-
-    What is larger than the state is an activation, and those fold over layers. Scalars do too, or
-    a sum over all parameters would come apart.
-    """
-    sources = [i for i in op.operands if i in state and graph.tensor(i).rank]
-    if op.kind not in _OF_AN_UPDATE or not sources:
-        return False
-    size = max(graph.tensor(i).num_elements for i in sources)
-    return all(graph.tensor(i).num_elements <= size for i in op.results)
-
-
-def _update_positions(flat: FlatGraph) -> frozenset[int]:
-    """Operators on the way from a gradient to the next value of its state.
-
-    Scalars are left out, or a sum over all parameters would come apart.
-    """
-    graph = flat.graph
-    sizes = {after: graph.tensor(after).num_elements for _, after in graph.state_pairs}
-    found: set[int] = set()
-    for position in reversed(range(len(flat.ops))):
-        op = flat.ops[position].op
-        made = [sizes[i] for i in op.results if i in sizes and graph.tensor(i).rank]
-        if not made or op.kind not in _OF_AN_UPDATE:
-            continue
-        found.add(position)
-        for tensor_id in op.operands:
-            if graph.tensor(tensor_id).num_elements <= max(made):
-                sizes[tensor_id] = max(made)
-    return frozenset(found)
-
-
-def _split_carries(flat: FlatGraph, op_class: tuple[int, ...]) -> tuple[int, ...]:
-    """Classes in which the ends of two different carries never share one class."""
-    writer: dict[int, int] = {}
-    split: dict[tuple[int, int], int] = {}
-    classes = list(op_class)
-    for position, flat_op in enumerate(flat.ops):
-        if flat_op.op.kind == "shard.carry_back":
-            key = (classes[position], classes[writer[flat_op.op.operands[1]]])
-            classes[position] = split.setdefault(key, -1 - len(split))
-        writer.update(dict.fromkeys(flat_op.op.results, position))
-    return tuple(classes)
-
-
 @final
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Folder:
     flat: FlatGraph
     op_class: tuple[int, ...]
     input_class: tuple[int, ...]
 
     def fold(self) -> FoldedGraph:
-        members: dict[int, list[int]] = {}
-        for position, colour in enumerate(self.op_class):
-            members.setdefault(colour, []).append(position)
-        tensors, tensor_of = self._number_tensors(members)
+        tensors, tensor_of = self._number_tensors()
+        sources = self._sources(np.array(tensor_of, dtype=np.int64))
         ops = tuple(
-            self._fold_op(index, positions, tensor_of)
-            for index, positions in enumerate(members.values())
+            self._fold_op(index, positions, tensor_of, sources)
+            for index, positions in enumerate(self.members)
         )
         pairs = Counter(
             (tensor_of[before], tensor_of[after]) for before, after in self.flat.graph.state_pairs
@@ -234,65 +175,86 @@ class _Folder:
             state_pairs=tuple((a, b, count) for (a, b), count in pairs.items()),
         )
 
-    def _number_tensors(
-        self, members: dict[int, list[int]]
-    ) -> tuple[tuple[FoldedTensor, ...], list[int]]:
+    @cached_property
+    def number(self) -> Ints:
+        """The folded operator of each position, in running order of their first ones."""
+        return renumbered(np.array(self.op_class, dtype=np.int64))
+
+    @cached_property
+    def members(self) -> tuple[tuple[int, ...], ...]:
+        """The positions that each folded operator stands for."""
+        ends = np.cumsum(np.bincount(self.number))[:-1]
+        order = np.argsort(self.number, kind="stable")
+        return tuple(tuple(part.tolist()) for part in np.split(order, ends) if len(part))
+
+    def _number_tensors(self) -> tuple[tuple[FoldedTensor, ...], list[int]]:
         """Inputs first, then results and literals in order of first appearance."""
-        graph = self.flat.graph
-        keys: dict[tuple[int, int], int] = {}
-        groups: list[list[int]] = []
-        owners: list[int] = []
-        tensor_of = [-1] * len(graph.tensors)
-
-        def put(key: tuple[int, int], tensor_id: int, owner: int) -> None:
-            index = keys.setdefault(key, len(groups))
-            if index == len(groups):
-                groups.append([])
-                owners.append(owner)
-            groups[index].append(tensor_id)
-            tensor_of[tensor_id] = index
-
-        for tensor_id, colour in zip(graph.inputs, self.input_class, strict=True):
-            put((colour, -1), tensor_id, -1)
-        for owner, positions in enumerate(members.values()):
-            colour = self.op_class[positions[0]]
-            for position in positions:
-                for slot, tensor_id in enumerate(self.flat.ops[position].op.results):
-                    put((colour, slot), tensor_id, owner)
-        inputs = len(set(self.input_class))
-        for flat_op in self.flat.ops:
-            for tensor_id in flat_op.op.operands:
-                if tensor_of[tensor_id] < 0:
-                    put((-1 - tensor_id, 0), tensor_id, -1)
+        graph, writes = self.flat.graph, self.flat.columns.writes
+        tensor_of = np.full(len(graph.tensors), -1, dtype=np.int64)
+        numbers, classes = numbered(self.input_class)
+        tensor_of[list(graph.inputs)] = numbers
+        firsts = np.array([positions[0] for positions in self.members], dtype=np.int64)
+        widths = writes.widths[firsts]
+        base = len(classes) + np.cumsum(widths) - widths
+        tensor_of[writes.values] = base[self.number[writes.owners]] + writes.slots
+        owners = [-1] * len(classes) + np.repeat(np.arange(len(firsts)), widths).tolist()
+        reads = self.flat.columns.reads.values
+        literals = list(dict.fromkeys(reads[tensor_of[reads] < 0].tolist()))
+        tensor_of[literals] = len(owners) + np.arange(len(literals))
+        owners += [-1] * len(literals)
+        first_ids, counts = _firsts(
+            np.concatenate([list(graph.inputs), writes.values, literals]).astype(np.int64),
+            tensor_of,
+        )
         return tuple(
             FoldedTensor(
                 index=index,
-                tensor=graph.tensor(group[0]),
+                tensor=graph.tensor(first),
                 producer=owners[index],
-                is_input=index < inputs,
-                count=len(group),
+                is_input=index < len(classes),
+                count=count,
             )
-            for index, group in enumerate(groups)
-        ), tensor_of
+            for index, (first, count) in enumerate(zip(first_ids, counts, strict=True))
+        ), tensor_of.tolist()
 
-    def _fold_op(self, index: int, positions: list[int], tensor_of: list[int]) -> FoldedOp:
-        first = self.flat.ops[positions[0]]
-        sources: list[Counter[int]] = [Counter() for _ in first.op.operands]
-        total = 0
-        for position in positions:
-            flat_op = self.flat.ops[position]
-            total += flat_op.runs
-            for counter, tensor_id in zip(sources, flat_op.op.operands, strict=True):
-                counter[tensor_of[tensor_id]] += flat_op.runs
+    def _sources(self, tensor_of: Ints) -> dict[tuple[int, int], list[Source]]:
+        """The sources of each (folded operator, operand), in order of first appearance."""
+        columns = self.flat.columns
+        reads, total = columns.reads, len(tensor_of)
+        slot_count = int(reads.widths.max(initial=0))
+        place = self.number[reads.owners] * slot_count + reads.slots
+        keys = place * total + tensor_of[reads.values]
+        found, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        runs = np.zeros(len(found), dtype=np.int64)
+        np.add.at(runs, inverse, columns.runs[reads.owners])
+        sources: dict[tuple[int, int], list[Source]] = {}
+        for i in np.argsort(first).tolist():
+            where, tensor = divmod(int(found[i]), total)
+            sources.setdefault(divmod(where, slot_count), []).append(
+                Source(tensor=tensor, runs=int(runs[i]))
+            )
+        return sources
+
+    def _fold_op(
+        self,
+        index: int,
+        positions: tuple[int, ...],
+        tensor_of: list[int],
+        sources: dict[tuple[int, int], list[Source]],
+    ) -> FoldedOp:
+        op = self.flat.ops[positions[0]].op
         return FoldedOp(
             index=index,
-            op=first.op,
-            rule=rule_for(first.op, self.flat.graph),
-            runs=total,
-            positions=tuple(positions),
-            operands=tuple(
-                tuple(Source(tensor=tensor, runs=runs) for tensor, runs in counter.items())
-                for counter in sources
-            ),
-            results=tuple(tensor_of[i] for i in first.op.results),
+            op=op,
+            rule=rule_for(op, self.flat.graph),
+            runs=int(self.flat.columns.runs[list(positions)].sum()),
+            positions=positions,
+            operands=tuple(tuple(sources[index, slot]) for slot in range(len(op.operands))),
+            results=tuple(tensor_of[i] for i in op.results),
         )
+
+
+def _firsts(tensor_ids: Ints, tensor_of: Ints) -> tuple[list[int], list[int]]:
+    """For each folded tensor the first of ``tensor_ids`` that it stands for, and how many."""
+    _, first, counts = np.unique(tensor_of[tensor_ids], return_index=True, return_counts=True)
+    return tensor_ids[first].tolist(), counts.tolist()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -43,10 +42,10 @@ class MemoryView:
             ),
         )
 
-    @cached_property
+    @property
     def folded_of(self) -> NDArray[np.int64]:
         """Folded tensor of each tensor id; -1 for tensors that never appear."""
-        return np.array(self.space.folded.tensor_of, dtype=np.int64)
+        return self.space.folded.index_of
 
     def tensor_bytes(self, choice: Sequence[int]) -> Bytes:
         """Bytes on one device of each folded tensor under a choice."""
