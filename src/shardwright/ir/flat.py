@@ -98,8 +98,8 @@ class _Walker:
 
     def run(self, ops: tuple[Op, ...], runs: int) -> None:
         for op in ops:
-            enter = _ENTER.get(op.kind)
-            if enter is None or not op.regions:
+            enter = _ENTER.get(op.kind) if op.regions else None
+            if enter is None:
                 self.emit(op, runs)
             else:
                 enter(self, op, runs)

@@ -177,8 +177,9 @@ class Graph:
     def _op_texts(self) -> Iterator[str]:
         attributes = _Texts()
         for op in self.walk():
-            regions = [(region.name, region.inputs, region.outputs) for region in op.regions]
-            text = attributes.of(op.attributes)
+            text, regions = attributes.of(op.attributes), "[]"
+            if op.regions:
+                regions = str([(r.name, r.inputs, r.outputs) for r in op.regions])
             yield f"{op.id}{op.kind}{op.operands}{op.results}{text}{regions}"
 
 

@@ -65,10 +65,11 @@ def _first_colours(flat: FlatGraph) -> tuple[Colours, Colours]:
 
 def _attributes(flat: FlatGraph) -> Ints:
     """A number for each operator's attributes; those that share one object are compared once."""
-    objects = {id(flat_op.op.attributes): flat_op.op.attributes for flat_op in flat.ops}
-    values, _ = numbered(objects.values())
-    number = dict(zip(objects, values.tolist(), strict=True))
-    return np.array([number[id(flat_op.op.attributes)] for flat_op in flat.ops], dtype=np.int64)
+    attributes = [flat_op.op.attributes for flat_op in flat.ops]
+    objects, _ = numbered(map(id, attributes))
+    _, first = np.unique(objects, return_index=True)
+    values, _ = numbered(attributes[position] for position in first.tolist())
+    return values[objects]
 
 
 def _neighbours(flat: FlatGraph) -> tuple[Rows, Rows]:

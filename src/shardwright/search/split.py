@@ -65,7 +65,8 @@ class _Updates:
         classes = list(self.op_class)
         for position in self.candidates:
             op = self.flat.ops[position].op
-            is_of_state = self.is_made_of(op.operands, op.results, state_sizes)
+            size = max([state_sizes[i] for i in op.operands], default=_NONE)
+            is_of_state = size >= 0 and self.is_no_larger(op.results, size)
             if not is_of_state and not update[position]:
                 continue
             known = makers if update[position] else states
@@ -99,16 +100,13 @@ class _Updates:
         sizes = self.array_sizes
         return [_NONE if s < 0 else size for s, size in zip(self.states(), sizes, strict=True)]
 
-    def is_made_of(
-        self, operands: tuple[int, ...], results: tuple[int, ...], state_sizes: list[int]
-    ) -> bool:
-        """Whether an operator makes a part, a copy or a sum of a state.
+    def is_no_larger(self, results: tuple[int, ...], size: int) -> bool:
+        """Whether what an operator makes of a state is a part, a copy or a sum of it.
 
         What is larger than the state is an activation, and those fold over layers. Scalars do too,
         or a sum over all parameters would come apart.
         """
-        size = max([state_sizes[i] for i in operands], default=_NONE)
-        return size >= 0 and max([self.sizes[i] for i in results], default=0) <= size
+        return max([self.sizes[i] for i in results], default=0) <= size
 
     def on_the_way(self) -> list[bool]:
         """Of each operator whether it lies between a gradient and the next value of its state.
