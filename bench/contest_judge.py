@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+FORBIDDEN = 10**18
+
 
 def read_problem(path: Path) -> dict[str, Any]:
     """The problem in a benchmark file, by the standard library alone."""
@@ -21,7 +23,8 @@ def cost_of(problem: dict[str, Any], choice: Sequence[int]) -> int:
     """The cost of a choice, exactly.
 
     Raises:
-        ValueError: the choice has another length, names no strategy, or does not fit in memory.
+        ValueError: the choice has another length, names no strategy, makes a forbidden choice, or
+            does not fit in memory.
     """
     nodes, edges = problem["nodes"], problem["edges"]
     if len(choice) != len(nodes["costs"]):
@@ -29,10 +32,12 @@ def cost_of(problem: dict[str, Any], choice: Sequence[int]) -> int:
     if any(not 0 <= s < len(costs) for s, costs in zip(choice, nodes["costs"], strict=True)):
         raise ValueError("a strategy that a node does not have")
     _check_memory(problem, choice)
-    total = sum(int(costs[s]) for s, costs in zip(choice, nodes["costs"], strict=True))
+    parts: list[int] = [costs[s] for s, costs in zip(choice, nodes["costs"], strict=True)]
     for (u, v), matrix in zip(edges["nodes"], edges["costs"], strict=True):
-        total += int(matrix[choice[u] * len(nodes["costs"][v]) + choice[v]])
-    return total
+        parts.append(matrix[choice[u] * len(nodes["costs"][v]) + choice[v]])
+    if max(parts, default=0) >= FORBIDDEN:
+        raise ValueError("a choice that is forbidden")
+    return sum(parts)
 
 
 def _check_memory(problem: dict[str, Any], choice: Sequence[int]) -> None:

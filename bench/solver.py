@@ -25,7 +25,8 @@ from bench.contest_judge import cost_of, read_problem
 from bench.table import finish, parser, show
 
 PREFIX = "asplos-2025-iopddl-"
-COLUMNS = ("instance", "limit_s", "wall_s", "ratio", "gap", "cost", "bound", "rss_gib", "feasible")
+RESULTS = Path(__file__).parent / "results"
+COLUMNS = ("instance", "limit_s", "wall_s", "ratio", "gap", "cost", "bound", "rss_gib", "judged")
 
 
 def main() -> None:
@@ -35,7 +36,9 @@ def main() -> None:
     flags.add_argument("--times", nargs="*", type=float, default=[10.0, 60.0])
     flags.add_argument("--threads", type=int, default=2)
     flags.add_argument("--seed", type=int, default=0)
-    flags.add_argument("--results", type=Path, default=None, help="folder for costs that are new")
+    flags.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder for costs below the best known"
+    )
     args = flags.parse_args()
     instances = ["B", "G"] if args.quick else args.instances
     known = _known(args.folder)
@@ -46,9 +49,8 @@ def main() -> None:
         for name in instances
     ]
     show("solver", COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
-    if args.results is not None:
-        for row in rows:
-            _keep(args.results, row)
+    for row in rows:
+        keep(args.results, row)
     means = {str(limit): _mean(rows, limit) for limit in args.times}
     worst = {str(limit): _worst(rows, limit) for limit in args.times}
     for row in rows:
@@ -84,8 +86,10 @@ def run(
     path = folder / f"{PREFIX}{name}.json.gz"
     answer, wall_s, rss_gib = _solve(path, limit_s, threads, seed)
     problem = read_problem(path)
-    cost = cost_of(problem, answer["choice"]) if answer["feasible"] else None
+    cost, judged = _judge(problem, answer)
     best = known[name]["best_known"]
+    told = "no cost" if cost is None else f"{cost / best:.6f} of the best known"
+    print(f"{name} {limit_s:g} s: {told}, {wall_s:.2f} s in all, {judged}", file=sys.stderr)
     return {
         "instance": name,
         "limit_s": limit_s,
@@ -97,11 +101,22 @@ def run(
         "bound": answer["lower_bound"],
         "is_bound_valid": answer["lower_bound"] <= min(best, cost or best) * (1 + 1e-9),
         "rss_gib": round(rss_gib, 2),
-        "feasible": answer["feasible"],
+        "judged": judged,
         "choice": answer["choice"],
         "threads": threads,
         "seed": seed,
     }
+
+
+def _judge(problem: dict[str, Any], answer: dict[str, Any]) -> tuple[int | None, str]:
+    """The exact cost, and what is to be said of the answer; no cost where it is not one."""
+    if answer["choice"] is None:
+        return None, answer["termination"]
+    try:
+        cost = cost_of(problem, answer["choice"])
+    except ValueError as error:
+        return None, f"wrong: {error}"
+    return cost, "sound" if cost == answer["cost"] else f"wrong: it claims {answer['cost']}"
 
 
 def _solve(
@@ -112,11 +127,13 @@ def _solve(
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
-    said = process.stdout.read()
+    with process.stdout:
+        said = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
     wall_s = time.monotonic() - began
-    if not said:
-        sys.exit(f"{path.name}: the solver ended with status {status} and said nothing")
+    code = process.returncode = os.waitstatus_to_exitcode(status)
+    if code not in (0, 3) or not said:
+        sys.exit(f"{path.name}: the solver ended with status {code}: {said.decode().strip()}")
     answer: dict[str, Any] = json.loads(said.splitlines()[-1])
     return answer, wall_s, used.ru_maxrss / 2**20
 
@@ -128,11 +145,12 @@ def _mean(rows: list[dict[str, Any]], limit_s: float) -> float | None:
     return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 6)
 
 
-def _worst(rows: list[dict[str, Any]], limit_s: float) -> float:
-    return max(row["ratio"] or math.inf for row in rows if row["limit_s"] == limit_s)
+def _worst(rows: list[dict[str, Any]], limit_s: float) -> float | None:
+    ratios = [row["ratio"] for row in rows if row["limit_s"] == limit_s]
+    return None if None in ratios or not ratios else max(ratios)
 
 
-def _keep(folder: Path, row: dict[str, Any]) -> None:
+def keep(folder: Path, row: dict[str, Any]) -> None:
     """Write a cost that is below the best known, with what it takes to find and check it."""
     if row["cost"] is None or row["cost"] >= row["best_known"]:
         return

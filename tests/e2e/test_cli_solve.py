@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +17,20 @@ from click.testing import CliRunner, Result
 from bench.contest_judge import cost_of, read_problem
 from bench.solver_cases import hard_case
 from shardwright.cli import main
-from shardwright.solver import FORBIDDEN, StrategyGraph, to_contest_json
+from shardwright.solver import (
+    FORBIDDEN,
+    Progress,
+    Solution,
+    StrategyGraph,
+    solve,
+    to_contest_json,
+)
+
+
+@pytest.fixture(autouse=True)
+def young(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The time counts from the start of the process, and this one runs other tests too.
+    monkeypatch.setattr("shardwright.cli.solve._spent_s", lambda: 0.1)
 
 
 def run(*words: str | Path) -> Result:
@@ -27,7 +45,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_last_line_is_the_choice(file: Path) -> None:
-    said = run(file, "--time", "20")
+    said = run(file, "--time", "600")
     assert said.exit_code == 0
     choice = json.loads(said.stdout.splitlines()[-1])
     cost = cost_of(read_problem(file), choice)
@@ -36,7 +54,7 @@ def test_the_last_line_is_the_choice(file: Path) -> None:
 
 
 def test_json_is_one_object(file: Path) -> None:
-    said = run(file, "--time", "20", "--seed", "3", "--threads", "1", "--json")
+    said = run(file, "--time", "600", "--seed", "3", "--threads", "1", "--json")
     answer = json.loads(said.stdout.splitlines()[-1])
     assert answer["feasible"] is True
     assert answer["cost"] == cost_of(read_problem(file), answer["choice"])
@@ -98,3 +116,62 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     said = run(tmp_path / "none.json")
     assert said.exit_code == 2
     assert "there is no file none.json" in said.stderr
+
+
+def test_the_time_counts_from_the_start_of_the_program(file: Path) -> None:
+    words = [sys.executable, "-m", "shardwright", "solve", str(file), "--time", "300", "--json"]
+    began = time.monotonic()
+    said = subprocess.run(words, capture_output=True, text=True, check=True)
+    wall_s = time.monotonic() - began
+    answer = json.loads(said.stdout.splitlines()[-1])
+    tick_s = 0.02
+    assert 0 < answer["seconds"] <= wall_s + tick_s
+    assert said.stderr == ""
+
+
+def test_what_the_program_spent_is_taken_from_the_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    def watched(graph: StrategyGraph, *, time_limit_s: float, **rest: Any) -> Solution:
+        given.append(time_limit_s)
+        return solve(graph, time_limit_s=time_limit_s, **rest)
+
+    monkeypatch.setattr("shardwright.cli.solve.solve", watched)
+    monkeypatch.setattr("shardwright.cli.solve._spent_s", lambda: 3.0)
+    assert run(file, "--time", "600").exit_code == 0
+    assert run(file, "--time", "2").exit_code in (0, 3)
+    assert 590 < given[0] < 597
+    assert 0 < given[1] < 0.1
+
+
+def test_ctrl_c_prints_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "hard.json"
+    to_contest_json(hard_case(nodes=300, strategies=8), path)
+    told: list[Progress] = []
+
+    def stop(_: object, progress: Progress) -> None:
+        if progress.cost is not None and not told:
+            told.append(progress)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("shardwright.cli.solve._show", stop)
+    said = run(path, "--time", "300", "--gap", "0")
+    assert told
+    assert said.exit_code == 0
+    assert "ended    feasible (interrupted)" in said.stdout
+    choice = json.loads(said.stdout.splitlines()[-1])
+    cost = cost_of(read_problem(path), choice)
+    assert f"cost     {cost:,}" in said.stdout
+    assert told[0].cost is not None
+    assert cost <= told[0].cost * (1 + 1e-9)
+
+
+def test_a_malformed_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text('{"problem": {}}')
+    said = run(path, "--json")
+    assert said.exit_code == 2
+    assert 'the field "nodes" is missing' in said.stderr
+    assert json.loads(said.stdout.splitlines()[-1])["exit_code"] == 2

@@ -14,11 +14,26 @@ from rich.console import Console
 from rich.status import Status
 
 from shardwright.cli.answer import give, json_option
-from shardwright.solver import Progress, Reason, Solution, StrategyGraph, read_contest_json, solve
+from shardwright.solver import (
+    Limit,
+    Progress,
+    Reason,
+    Solution,
+    StrategyGraph,
+    read_contest_json,
+    solve,
+)
 
 _LAST_S = 0.5
 _LAST_S_PER_PART = 2.5e-6
 """Kept back for evaluating and printing the answer."""
+
+_STOPPED = {
+    Limit.NONE: "",
+    Limit.TIME: " (time is up)",
+    Limit.WORK: " (work is done)",
+    Limit.INTERRUPT: " (interrupted)",
+}
 
 
 @click.command("solve")
@@ -64,12 +79,13 @@ def _check(time_s: float, gap: float, threads: int) -> None:
 
 
 def _spent_s() -> float:
-    """Seconds since this process began, where the system tells; else since it read its clock."""
+    """Seconds since this process began, where the system tells; else those it has worked."""
     try:
-        started = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        up_s = float(Path("/proc/uptime").read_text().split()[0])
-        return up_s - started / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
+        began = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        # The clock that the process's start is told in; /proc/uptime may be a container's own.
+        now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return max(0.0, now_s - began / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError, AttributeError):
         return time.process_time()
 
 
@@ -100,8 +116,7 @@ def _tell(graph: StrategyGraph, solution: Solution, *, as_json: bool) -> int:
 def _text(graph: StrategyGraph, solution: Solution) -> str:
     ended = solution.termination
     lines = [f"{graph.num_nodes:,} nodes, {len(graph.edges):,} edges", f"ended    {ended.reason}"]
-    if ended.limit != "none":
-        lines[-1] += f" ({ended.limit} limit)"
+    lines[-1] += _STOPPED[ended.limit]
     if solution.is_feasible:
         lines += [f"cost     {solution.cost:,}", f"bound    {solution.lower_bound:,.0f}"]
         lines += [f"gap      {100 * solution.gap:.4f} %"]

@@ -7,16 +7,19 @@
                            "usages": [[...], ...]},
                  "edges": {"nodes": [[u, v], ...], "costs": [[row-major |S_u| x |S_v|], ...]}}}
 
-Costs of 10**18 and more are forbidden. A list of costs that holds a fraction is read as float64.
+Costs of 10**18 and more are forbidden, however large. A list of costs that holds a fraction is read
+as float64. Every other number must fit int64.
 
 Source: github.com/google/iopddl, README and ``iopddl.cc``.
 """
 
 from __future__ import annotations
 
+import gc
 import gzip
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,8 @@ from shardwright.solver.graph import (
     Usages,
 )
 
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
 
 def read_contest_json(path: str | Path) -> StrategyGraph:
     """The strategy graph in a benchmark file, plain or gzipped by its ``.gz`` ending.
@@ -41,15 +46,31 @@ def read_contest_json(path: str | Path) -> StrategyGraph:
         GraphError: the file is missing or is no such JSON, or its parts disagree.
     """
     path = Path(path)
+    with _without_collection():
+        return parse_contest(_document_in(path), where=str(path))
+
+
+def _document_in(path: Path) -> Any:
     try:
         raw = path.read_bytes()
-        text = gzip.decompress(raw) if path.suffix == ".gz" else raw
-        document = orjson.loads(text)
+        return orjson.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     except FileNotFoundError as error:
         raise GraphError(f"there is no file {path.name}.", where=str(path)) from error
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise GraphError(f"not a readable JSON file: {error}.", where=str(path)) from error
-    return parse_contest(document, where=str(path))
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    # A document holds no cycles, and walking its millions of numbers again and again in search of
+    # some takes 40 % of the reading.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def parse_contest(document: Any, *, where: str = "") -> StrategyGraph:
@@ -121,19 +142,23 @@ def _limit(problem: dict[str, Any], where: str) -> int | None:
     limit = problem.get("usage_limit")
     if limit is None or (isinstance(limit, int) and not isinstance(limit, bool)):
         return limit
+    if _is_beyond(limit):
+        raise GraphError('the field "usage_limit" is outside int64.', where=where)
     raise GraphError(f'the field "usage_limit" is {limit!r}, not an integer.', where=where)
 
 
 def _all_costs(entries: list[Any], field: str, where: str) -> list[Costs]:
     """One array per list: all of one block where everything is an integer."""
-    if _types(entries) <= {int}:
-        return list(_blocks(entries, field, where))
+    blocks = _blocks(entries)
+    if blocks is not None:
+        return list(blocks)
     return [_costs(entry, f"{field}[{index}]", where) for index, entry in enumerate(entries)]
 
 
 def _all_integers(entries: list[Any], field: str, where: str) -> list[Usages]:
-    if _types(entries) <= {int}:
-        return _blocks(entries, field, where)
+    blocks = _blocks(entries)
+    if blocks is not None:
+        return blocks
     return [_integers(entry, f"{field}[{index}]", where) for index, entry in enumerate(entries)]
 
 
@@ -144,36 +169,44 @@ def _types(entries: list[Any]) -> set[type]:
     return {type(None)}
 
 
-def _blocks(entries: list[Any], field: str, where: str) -> list[Usages]:
-    """Views of one block of integers, one per list."""
+def _blocks(entries: list[Any]) -> list[Usages] | None:
+    """Views of one block of integers, one per list; None where not everything fits int64."""
+    if not _types(entries) <= {int}:
+        return None
     sizes = np.fromiter(map(len, entries), np.int64, len(entries))
-    ends = np.cumsum(sizes)
-    total = int(ends[-1]) if len(ends) else 0
     try:
-        block = np.fromiter(chain.from_iterable(entries), np.int64, total)
+        block = np.fromiter(chain.from_iterable(entries), np.int64, int(sizes.sum()))
     except OverflowError:
-        return [_integers(entry, f"{field}[{index}]", where) for index, entry in enumerate(entries)]
+        return None
+    ends = np.cumsum(sizes)
     starts = (ends - sizes).tolist()
     return [block[a:b] for a, b in zip(starts, ends.tolist(), strict=True)]
 
 
 def _costs(entry: Any, field: str, where: str) -> Costs:
-    if isinstance(entry, list) and any(isinstance(value, float) for value in entry):
-        if not set(map(type, entry)) <= {int, float}:
-            raise GraphError(f"{field} is not a list of numbers.", where=where)
-        floats = np.array(entry, dtype=np.float64)
-        floats[floats >= FORBIDDEN_INT] = FORBIDDEN
-        return floats
-    return _integers(entry, field, where)
+    if not isinstance(entry, list) or not set(map(type, entry)) <= {int, float}:
+        raise GraphError(f"{field} is not a list of numbers.", where=where)
+    if min(entry, default=0) < _LEAST:
+        raise GraphError(f"{field} holds a number outside int64.", where=where)
+    capped = [min(value, FORBIDDEN_INT) for value in entry]
+    if float not in map(type, capped):
+        return np.array(capped, dtype=np.int64)
+    floats = np.array(capped, dtype=np.float64)
+    floats[floats >= FORBIDDEN_INT] = FORBIDDEN
+    return floats
 
 
 def _integers(entry: Any, field: str, where: str) -> Usages:
+    if isinstance(entry, list) and any(map(_is_beyond, entry)):
+        raise GraphError(f"{field} holds a number outside int64.", where=where)
     if not isinstance(entry, list) or not all(type(value) is int for value in entry):
         raise GraphError(f"{field} is not a list of integers.", where=where)
-    try:
-        return np.array(entry, dtype=np.int64)
-    except OverflowError as error:
-        raise GraphError(f"{field} holds a number outside int64.", where=where) from error
+    return np.array(entry, dtype=np.int64)
+
+
+def _is_beyond(value: Any) -> bool:
+    """Whether a number leaves int64; one that leaves 64 bits has been read as a float."""
+    return type(value) in (int, float) and not _LEAST <= value <= _MOST
 
 
 def _pairs(entries: list[Any], field: str, where: str) -> tuple[tuple[int, int], ...]:

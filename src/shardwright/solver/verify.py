@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from shardwright.errors import GraphError
 
 _LARGEST_TOTAL = 2**62
+_BEYOND_INT64 = 2**63
 
 
 def verify_parts(
@@ -53,6 +55,10 @@ def _all_sound(
         return False
     if [usage.shape for usage in usages] != shapes or set(map(len, intervals)) != {2}:
         return False
+    try:
+        np.fromiter(chain.from_iterable(intervals), np.int64, 2 * len(intervals))
+    except OverflowError:
+        return False
     dtypes = {costs.dtype for costs in (*node_costs, *edge_costs)}
     if not dtypes <= {np.dtype(np.float64), np.dtype(np.int64)}:
         return False
@@ -94,6 +100,10 @@ def _verify_node(
         raise GraphError(
             f"an interval is [lo, hi); this one has {len(interval)} ends.", where=where
         )
+    if not all(-_BEYOND_INT64 <= end < _BEYOND_INT64 for end in interval):
+        raise GraphError(
+            f"the interval [{interval[0]}, {interval[1]}) does not fit int64.", where=where
+        )
     _verify_costs(costs, where)
 
 
@@ -122,8 +132,22 @@ def _verify_costs(costs: NDArray[Any], where: str) -> None:
 
 
 def _verify_totals(usages: Sequence[NDArray[Any]], usage_limit: int | None) -> None:
-    total = sum(usage.max().item() for usage in usages)
+    total = _largest_total(usages)
     if total > _LARGEST_TOTAL:
         raise GraphError(f"usages may add up to {total} bytes; int64 sums are safe to 2**62.")
     if usage_limit is not None and usage_limit < 0:
         raise GraphError(f"the usage limit is {usage_limit} bytes; it cannot be below 0.")
+    if usage_limit is not None and usage_limit >= _BEYOND_INT64:
+        raise GraphError(
+            f"the usage limit is {usage_limit} bytes; int64 ends at {_BEYOND_INT64 - 1}.",
+            hint="None for no limit",
+        )
+
+
+def _largest_total(usages: Sequence[NDArray[Any]]) -> int:
+    """What all nodes use together where each takes its most; exact, whatever its size."""
+    if not usages:
+        return 0
+    ends = np.cumsum(np.fromiter(map(len, usages), np.int64, len(usages)))
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    return sum(np.maximum.reduceat(np.concatenate(usages), starts).tolist())
