@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from bench.contest_judge import cost_of, read_problem
 from bench.solver_cases import hard_case
@@ -166,6 +168,18 @@ def test_ctrl_c_prints_the_best_so_far(tmp_path: Path, monkeypatch: pytest.Monke
     assert f"cost     {cost:,}" in said.stdout
     assert told[0].cost is not None
     assert cost <= told[0].cost * (1 + 1e-9)
+
+
+def test_a_terminal_is_shown_the_best_and_the_bound(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr("shardwright.cli.solve.Console", lambda **_: terminal)
+    said = run(file, "--time", "600", "--json")
+    cost = json.loads(said.stdout.splitlines()[-1])["cost"]
+    assert f"best {cost:,}" in screen.getvalue()
+    assert "bound " in screen.getvalue()
 
 
 def test_a_malformed_file_is_refused(tmp_path: Path) -> None:

@@ -53,10 +53,10 @@ def command(
     after an installation takes a minute more, to compile. Ctrl-C ends the search with its best.
     """
     _check(time_s, gap, threads)
-    graph = read_contest_json(file)
-    parts = graph.num_nodes + len(graph.edges)
-    left_s = time_s - _spent_s() - _LAST_S - _LAST_S_PER_PART * parts
     with _shown() as status:
+        graph = read_contest_json(file)
+        parts = graph.num_nodes + len(graph.edges)
+        left_s = time_s - _spent_s() - _LAST_S - _LAST_S_PER_PART * parts
         solution = solve(
             graph,
             gap=gap,
