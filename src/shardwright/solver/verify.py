@@ -73,8 +73,8 @@ def _all_sound(
     want = [(shapes[u][0], shapes[v][0]) for u, v in edges]
     if [matrix.shape for matrix in edge_costs] != want:
         return False
-    floats = [costs for costs in (*node_costs, *edge_costs) if costs.dtype.kind == "f"]
-    return all(bool((costs > -np.inf).all()) for costs in floats)
+    floats = [costs.ravel() for costs in (*node_costs, *edge_costs) if costs.dtype.kind == "f"]
+    return not floats or bool((np.concatenate(floats) > -np.inf).all())
 
 
 def _same_count(what: str, have: int, want: int, of: str) -> None:
