@@ -10,7 +10,7 @@ import pytest
 from shardwright.solver.brute import solve_brute_force
 from shardwright.solver.graph import FORBIDDEN, StrategyGraph
 from shardwright.solver.solution import Reason
-from shardwright.solver.solve import solve
+from shardwright.solver.solve import solve, solve_exact
 from tests.conformance.solver_cases import awkward_graph, judge
 
 CASES = 400
@@ -82,6 +82,17 @@ def test_five_thousand_graphs_of_up_to_fourteen_nodes(block: int) -> None:
         assert graph.fits(found.choice), seed
         assert float(found.cost) == pytest.approx(best.cost, rel=1e-9, abs=1e-12), seed
         assert found.lower_bound <= best.cost * (1 + 1e-9), seed
+
+
+def test_the_integer_program_alone_is_exact_too() -> None:
+    for seed in range(300):
+        graph = awkward_graph(seed)
+        best, found = judge(graph), solve_exact(graph)
+        if best.cost is None:
+            assert found.termination.reason is Reason.INFEASIBLE, seed
+            continue
+        assert float(found.cost) == pytest.approx(best.cost, rel=1e-9, abs=1e-12), seed
+        assert found.termination.reason is Reason.OPTIMAL, seed
 
 
 def test_the_awkward_graphs_are_of_every_kind() -> None:

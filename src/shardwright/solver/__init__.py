@@ -3,7 +3,7 @@
 from shardwright.solver.contest import read_contest_json, to_contest_json
 from shardwright.solver.graph import FORBIDDEN, StrategyGraph
 from shardwright.solver.solution import Limit, Progress, Reason, Shortfall, Solution, Termination
-from shardwright.solver.solve import solve
+from shardwright.solver.solve import solve, solve_exact
 
 __all__ = [
     "FORBIDDEN",
@@ -16,5 +16,6 @@ __all__ = [
     "Termination",
     "read_contest_json",
     "solve",
+    "solve_exact",
     "to_contest_json",
 ]

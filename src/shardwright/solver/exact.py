@@ -80,6 +80,8 @@ def solve_program(
     bound, best = -math.inf, None if start is None or not _fits(flat, start) else start
     if not np.all(flat.limits >= 0):
         return ExactResult(choice=None, bound=math.inf, is_complete=True)
+    if not len(flat.nodes.cost):
+        return ExactResult(choice=np.zeros(0, np.int64), bound=0.0, is_complete=True)
     while True:
         left_s = deadline - time.monotonic()
         solver = _solver(flat, program, moments)

@@ -107,42 +107,15 @@ def sweep(
     ``choice`` is told the strategy that each node takes on the way. The bound holds for any
     messages that the sweep begins with, so prices may change between any two sweeps.
     """
-    first, cost = flat.nodes.first, flat.nodes.cost
-    edges = flat.edges
+    first = flat.nodes.first
     theta, pick = np.empty(wiring.widest), np.empty(wiring.widest)
     scratch = np.empty(wiring.widest)
     bound = 0.0
     last = len(first) - 2
     for step in range(last + 1):
         i = step if direction > 0 else last - step
-        base, count = first[i], first[i + 1] - first[i]
-        for s in range(count):
-            theta[s] = cost[base + s] + price[base + s]
-            pick[s] = theta[s]
-        ahead, behind = 0, 0
-        for j in range(wiring.start[i], wiring.start[i + 1]):
-            e = wiring.at[j]
-            is_row = edges.u[e] == i
-            to = wiring.to_u[e] if is_row else wiring.to_v[e]
-            mine = edges.row_at[e] if is_row else edges.column_at[e]
-            if is_row == (direction > 0):
-                ahead += 1
-                for s in range(count):
-                    message = messages[to + edges.classes[mine + s]]
-                    theta[s] += message
-                    pick[s] += message
-                continue
-            behind += 1
-            if is_row:
-                c = edges.classes[edges.column_at[e] + choice[edges.v[e]]]
-                line, table = edges.table_at[e] + c * edges.rows[e], wiring.across
-            else:
-                r = edges.classes[edges.row_at[e] + choice[edges.u[e]]]
-                line, table = edges.table_at[e] + r * edges.columns[e], edges.table
-            for s in range(count):
-                c = edges.classes[mine + s]
-                theta[s] += messages[to + c]
-                pick[s] += table[line + c]
+        count = first[i + 1] - first[i]
+        chains = _listen(flat, wiring, price, messages, choice, direction, i, theta, pick)
         best, least = 0, theta[0]
         for s in range(1, count):
             least = min(least, theta[s])
@@ -152,24 +125,91 @@ def sweep(
         for s in range(count):
             theta[s] -= least
         bound += least
-        share = 1.0 / max(1, ahead, behind)
-        for j in range(wiring.start[i], wiring.start[i + 1]):
-            e = wiring.at[j]
-            is_row = edges.u[e] == i
-            if is_row != (direction > 0):
-                continue
-            rows, columns, table_at = edges.rows[e], edges.columns[e], edges.table_at[e]
-            to_u = messages[wiring.to_u[e] : wiring.to_u[e] + rows]
-            to_v = messages[wiring.to_v[e] : wiring.to_v[e] + columns]
-            end = table_at + rows * columns
-            if is_row:
-                mine, table = edges.row_at[e], edges.table[table_at:end]
-                back, out = to_u, to_v
-            else:
-                mine, table = edges.column_at[e], wiring.across[table_at:end]
-                back, out = to_v, to_u
-            bound += _send(theta, share, edges.classes[mine:], count, back, table, out, scratch)
+        bound += _speak(flat, wiring, messages, direction, i, theta, 1.0 / chains, scratch)
     return bound
+
+
+@compiled
+def _listen(
+    flat: Flat,
+    wiring: Wiring,
+    price: Floats,
+    messages: Floats,
+    choice: Ints,
+    direction: int,
+    i: int,
+    theta: Floats,
+    pick: Floats,
+) -> int:
+    """Sum up what node ``i`` hears; how many chains pass through it.
+
+    ``theta`` is told each strategy's cost with all messages, ``pick`` the same with the choices of
+    the nodes behind in the place of their messages.
+    """
+    edges, base = flat.edges, flat.nodes.first[i]
+    count = flat.nodes.first[i + 1] - base
+    for s in range(count):
+        theta[s] = flat.nodes.cost[base + s] + price[base + s]
+        pick[s] = theta[s]
+    ahead, behind = 0, 0
+    for j in range(wiring.start[i], wiring.start[i + 1]):
+        e = wiring.at[j]
+        is_row = edges.u[e] == i
+        to = wiring.to_u[e] if is_row else wiring.to_v[e]
+        mine = edges.row_at[e] if is_row else edges.column_at[e]
+        if is_row == (direction > 0):
+            ahead += 1
+            for s in range(count):
+                message = messages[to + edges.classes[mine + s]]
+                theta[s] += message
+                pick[s] += message
+            continue
+        behind += 1
+        if is_row:
+            c = edges.classes[edges.column_at[e] + choice[edges.v[e]]]
+            line, table = edges.table_at[e] + c * edges.rows[e], wiring.across
+        else:
+            r = edges.classes[edges.row_at[e] + choice[edges.u[e]]]
+            line, table = edges.table_at[e] + r * edges.columns[e], edges.table
+        for s in range(count):
+            c = edges.classes[mine + s]
+            theta[s] += messages[to + c]
+            pick[s] += table[line + c]
+    return max(1, ahead, behind)
+
+
+@compiled
+def _speak(
+    flat: Flat,
+    wiring: Wiring,
+    messages: Floats,
+    direction: int,
+    i: int,
+    theta: Floats,
+    share: float,
+    scratch: Floats,
+) -> float:
+    """Send node ``i``'s messages to the nodes ahead; what was taken out of them."""
+    edges = flat.edges
+    count = flat.nodes.first[i + 1] - flat.nodes.first[i]
+    taken = 0.0
+    for j in range(wiring.start[i], wiring.start[i + 1]):
+        e = wiring.at[j]
+        is_row = edges.u[e] == i
+        if is_row != (direction > 0):
+            continue
+        rows, columns, table_at = edges.rows[e], edges.columns[e], edges.table_at[e]
+        to_u = messages[wiring.to_u[e] : wiring.to_u[e] + rows]
+        to_v = messages[wiring.to_v[e] : wiring.to_v[e] + columns]
+        end = table_at + rows * columns
+        if is_row:
+            mine, table = edges.row_at[e], edges.table[table_at:end]
+            back, out = to_u, to_v
+        else:
+            mine, table = edges.column_at[e], wiring.across[table_at:end]
+            back, out = to_v, to_u
+        taken += _send(theta, share, edges.classes[mine:], count, back, table, out, scratch)
+    return taken
 
 
 @compiled

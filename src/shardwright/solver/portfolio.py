@@ -44,7 +44,7 @@ _USUAL_WORK_PER_S = 1.6e8
 _TINY = (400, 10_000)
 _SMALL = (8_000, 150_000)
 """Strategies and table entries up to which the integer program is tried."""
-_BRANCHED = (30_000, 1_000_000)
+_BRANCHED = (12_000, 400_000)
 """The same for branch and bound, where the integer program is not."""
 
 
@@ -82,6 +82,7 @@ class Portfolio:
     is_complete: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
     num_walkers: int = 0
+    num_rounds: int = 0
     tree: BranchAndBound | None = None
     found: list[Ints] = field(default_factory=list)
     wiring: Wiring = field(init=False)
@@ -170,8 +171,10 @@ class Portfolio:
             )
         while not self.is_over():
             tasks = [self.task(lane) for lane in lanes]
-            if self.tree is not None:
-                tasks = [*tasks[: max(0, self.num_threads - 1)], self.branch]
+            if self.tree is not None and self.num_threads > 1:
+                tasks = [*tasks[: self.num_threads - 1], self.branch]
+            elif self.tree is not None and self.num_rounds % 2:
+                tasks = [self.branch]
             self.round(pool, tasks)
             if program is not None and program.done():
                 self.take(program.result())
@@ -241,6 +244,7 @@ class Portfolio:
         for future in [pool.submit(task) for task in tasks]:
             future.result()
         self.budget.work += _ROUND_WORK
+        self.num_rounds += 1
         self.take_branches()
         for walker in self.walkers:
             if walker.cost < self.cost:

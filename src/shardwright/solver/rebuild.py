@@ -86,13 +86,9 @@ def _by_parent(merge: Merge) -> tuple[Ints, Ints]:
 
 @compiled
 def _merged_terms(flat: Flat, merge: Merge) -> tuple[Terms, Ints]:
-    parent, at, maps, first = merge
+    _, at, maps, first = merge
     old = flat.terms
-    size = 0
-    for v in range(len(parent)):
-        p = parent[v]
-        width = first[p + 1] - first[p] if p >= 0 else 1
-        size += (old.first[v + 1] - old.first[v]) * width
+    size = _room_for_usage(flat, merge)
     lo, hi = np.empty(len(old.lo), np.int64), np.empty(len(old.lo), np.int64)
     where, usage = np.empty(len(old.lo), np.int64), np.zeros(size, np.int64)
     fixed = np.zeros(len(flat.limits) + 1, np.int64)
@@ -100,23 +96,20 @@ def _merged_terms(flat: Flat, merge: Merge) -> tuple[Terms, Ints]:
     start, order = _by_parent(merge)
     count, end = 0, 0
     for p in range(len(first) - 1):
-        begin, width = count, first[p + 1] - first[p]
+        begin, width, tail = count, first[p + 1] - first[p], end
         for v in order[start[p] : start[p + 1]]:
             for k in range(old.first[v], old.first[v + 1]):
-                into = -1
-                for j in range(begin, count):
-                    if lo[j] == old.lo[k] and hi[j] == old.hi[k]:
-                        into = j
-                        break
-                if into < 0:
-                    into = count
-                    lo[into], hi[into], where[into] = old.lo[k], old.hi[k], end
-                    usage[end : end + width] = 0
+                into = begin
+                while into < count and (lo[into] != old.lo[k] or hi[into] != old.hi[k]):
+                    into += 1
+                if into == count:
+                    lo[into], hi[into], where[into] = old.lo[k], old.hi[k], tail
+                    usage[tail : tail + width] = 0
                     count += 1
-                    end += width
+                    tail += width
                 for s in range(width):
                     usage[where[into] + s] += old.usage[old.at[k] + maps[at[v] + s]]
-        kept, end = begin, (where[begin] if count > begin else end)
+        kept = begin
         for j in range(begin, count):
             least = usage[where[j] : where[j] + width].min()
             most = usage[where[j] : where[j] + width].max()
@@ -131,11 +124,7 @@ def _merged_terms(flat: Flat, merge: Merge) -> tuple[Terms, Ints]:
                 end += width
         count = kept
         starts[p + 1] = count
-    for v in range(len(parent)):
-        if parent[v] < 0:
-            for k in range(old.first[v], old.first[v + 1]):
-                fixed[old.lo[k]] += old.usage[old.at[k] + maps[at[v]]]
-                fixed[old.hi[k]] -= old.usage[old.at[k] + maps[at[v]]]
+    _fix_alone(flat, merge, fixed)
     limits = flat.limits - np.cumsum(fixed)[: len(flat.limits)]
     terms = Terms(
         starts, lo[:count].copy(), hi[:count].copy(), where[:count].copy(), usage[:end].copy()
@@ -144,21 +133,33 @@ def _merged_terms(flat: Flat, merge: Merge) -> tuple[Terms, Ints]:
 
 
 @compiled
+def _room_for_usage(flat: Flat, merge: Merge) -> int:
+    size = 0
+    for v in range(len(merge.parent)):
+        p = merge.parent[v]
+        width = merge.first[p + 1] - merge.first[p] if p >= 0 else 1
+        size += (flat.terms.first[v + 1] - flat.terms.first[v]) * width
+    return size
+
+
+@compiled
+def _fix_alone(flat: Flat, merge: Merge, fixed: Ints) -> None:
+    """Add what nodes that decide themselves use to the changes of the bytes that are fixed."""
+    old = flat.terms
+    for v in range(len(merge.parent)):
+        if merge.parent[v] < 0:
+            for k in range(old.first[v], old.first[v + 1]):
+                used = old.usage[old.at[k] + merge.maps[merge.at[v]]]
+                fixed[old.lo[k]] += used
+                fixed[old.hi[k]] -= used
+
+
+@compiled
 def _merged_edges(flat: Flat, merge: Merge, cost: Floats) -> Edges:
     """The edges between new nodes; those inside one are added to ``cost``."""
-    old, parent, first = flat.edges, merge.parent, merge.first
+    old, first = flat.edges, merge.first
+    keys, order = _sorted_pairs(flat, merge, cost)
     count = len(first) - 1
-    keys = np.full(len(old.u), -1, np.int64)
-    for e in range(len(old.u)):
-        p, q = parent[old.u[e]], parent[old.v[e]]
-        if p < 0 or q < 0:
-            continue
-        if p == q:
-            _add_loop(old, e, merge, p, cost)
-        else:
-            keys[e] = min(p, q) * count + max(p, q)
-    order = np.argsort(keys, kind="mergesort")
-    order = order[np.searchsorted(keys[order], 0) :]
     groups, size = 0, 0
     for i in range(len(order)):
         key = keys[order[i]]
@@ -171,8 +172,8 @@ def _merged_edges(flat: Flat, merge: Merge, cost: Floats) -> Edges:
     rows, columns = np.empty(groups, np.int64), np.empty(groups, np.int64)
     table_at, classes = np.empty(groups, np.int64), np.empty(size, np.int32)
     table = np.empty(max(16, len(old.table)))
-    group, class_end, table_end, i = 0, 0, 0, 0
-    while i < len(order):
+    class_end, table_end, i = 0, 0, 0
+    for group in range(groups):
         key = keys[order[i]]
         p, q = key // count, key % count
         now = _loaded(old, order[i], merge, p)
@@ -184,21 +185,52 @@ def _merged_edges(flat: Flat, merge: Merge, cost: Floats) -> Edges:
         r, c = now[2].shape
         u[group], v[group], rows[group], columns[group] = p, q, r, c
         row_at[group], column_at[group] = class_end, class_end + len(now[0])
-        classes[class_end : class_end + len(now[0])] = now[0]
-        class_end += len(now[0])
-        classes[class_end : class_end + len(now[1])] = now[1]
-        class_end += len(now[1])
-        if table_end + r * c > len(table):
-            larger = np.empty(2 * (table_end + r * c))
-            larger[:table_end] = table[:table_end]
-            table = larger
+        class_end = _put_classes(classes, class_end, now)
+        table = _with_room(table, table_end, r * c)
         table[table_end : table_end + r * c] = now[2].ravel()
         table_at[group] = table_end
         table_end += r * c
-        group += 1
     return Edges(
         u, v, row_at, column_at, classes, rows, columns, table_at, table[:table_end].copy()
     )
+
+
+@compiled
+def _sorted_pairs(flat: Flat, merge: Merge, cost: Floats) -> tuple[Ints, Ints]:
+    """A key for each old edge's pair of new nodes, and the edges between two in its order.
+
+    Edges inside one new node are added to ``cost``.
+    """
+    old, parent = flat.edges, merge.parent
+    count = len(merge.first) - 1
+    keys = np.full(len(old.u), -1, np.int64)
+    for e in range(len(old.u)):
+        p, q = parent[old.u[e]], parent[old.v[e]]
+        if p < 0 or q < 0:
+            continue
+        if p == q:
+            _add_loop(old, e, merge, p, cost)
+        else:
+            keys[e] = min(p, q) * count + max(p, q)
+    order = np.argsort(keys, kind="mergesort")
+    return keys, order[np.searchsorted(keys[order], 0) :]
+
+
+@compiled
+def _put_classes(classes: Classes, end: int, edge: tuple[Classes, Classes, Floats]) -> int:
+    for part in (edge[0], edge[1]):
+        classes[end : end + len(part)] = part
+        end += len(part)
+    return end
+
+
+@compiled
+def _with_room(table: Floats, end: int, more: int) -> Floats:
+    if end + more <= len(table):
+        return table
+    larger = np.empty(2 * (end + more))
+    larger[:end] = table[:end]
+    return larger
 
 
 @compiled

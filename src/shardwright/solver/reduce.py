@@ -180,29 +180,20 @@ def kept(first: Ints, alive: Mask) -> Merge:
 def followed(flat: Flat) -> Merge:
     """Followers merged into those they follow; what stands alone without memory decides itself."""
     leader, by = leaders(flat)
-    first, terms = flat.nodes.first, flat.terms
+    first = flat.nodes.first
     count = len(leader)
-    touched = np.zeros(count, np.bool_)
-    for e in range(len(flat.edges.u)):
-        touched[flat.edges.u[e]] = True
-        touched[flat.edges.v[e]] = True
-    root, number = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
-    new = np.zeros(count + 1, np.int64)
-    found = 0
-    for v in range(count):
-        if leader[v] < 0 and (touched[v] or terms.first[v] < terms.first[v + 1]):
-            number[v] = found
-            new[found + 1] = new[found] + first[v + 1] - first[v]
-            found += 1
-    parent, at = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+    number, new = _numbered(flat, leader)
+    root, parent, at = (
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+        np.zeros(count, np.int64),
+    )
     size = 0
     for v in range(count):
         r = v
         while leader[r] >= 0:
             r = leader[r]
-        root[v] = r
-        parent[v] = number[r]
-        at[v] = size
+        root[v], parent[v], at[v] = r, number[r], size
         size += first[r + 1] - first[r] if parent[v] >= 0 else 1
     maps = np.empty(size, np.int64)
     done = np.zeros(count, np.bool_)
@@ -228,7 +219,26 @@ def followed(flat: Flat) -> Merge:
                     maps[at[w] + s] = s
             else:
                 maps[at[w]] = np.argmin(flat.nodes.cost[first[w] : first[w + 1]])
-    return Merge(parent, at, maps, new[: found + 1].copy())
+    return Merge(parent, at, maps, new)
+
+
+@compiled
+def _numbered(flat: Flat, leader: Ints) -> tuple[Ints, Ints]:
+    """New numbers of the nodes that go on deciding, -1 for others, and their offsets."""
+    first, terms = flat.nodes.first, flat.terms
+    count = len(leader)
+    touched = np.zeros(count, np.bool_)
+    for e in range(len(flat.edges.u)):
+        touched[flat.edges.u[e]] = True
+        touched[flat.edges.v[e]] = True
+    number, new = np.full(count, -1, np.int64), np.zeros(count + 1, np.int64)
+    found = 0
+    for v in range(count):
+        if leader[v] < 0 and (touched[v] or terms.first[v] < terms.first[v + 1]):
+            number[v] = found
+            new[found + 1] = new[found] + first[v + 1] - first[v]
+            found += 1
+    return number, new[: found + 1].copy()
 
 
 @compiled

@@ -52,6 +52,7 @@ class Region(NamedTuple):
     reply: Ints
     new: Ints
     scratch: Floats
+    best: Floats
     arg: Ints
     counter: Ints
 
@@ -73,6 +74,7 @@ def make_region(flat: Flat, wiring: Wiring, most: int) -> Region:
         np.zeros(most * width),
         np.zeros(most * width, np.int64),
         np.zeros(most, np.int64),
+        np.zeros(width),
         np.zeros(width),
         np.zeros(width, np.int64),
         np.zeros(2, np.int64),
@@ -220,61 +222,67 @@ def look_around(
 @compiled
 def decide(flat: Flat, wiring: Wiring, region: Region) -> int:
     """The region's best choice at its rents, in ``region.new``; returns the entries read."""
-    edges, first = flat.edges, flat.nodes.first
     size, work = region.counter[1], 0
-    end = region.at[size]
-    for x in range(end):
+    for x in range(region.at[size]):
         region.sum[x] = region.own[x] + region.rent[x] + region.fine[x]
     for i in range(size - 1, -1, -1):
-        e = region.up[i]
-        if e < 0:
-            continue
-        v, at = region.nodes[i], region.at[i]
-        is_column = edges.v[e] == v
-        lead = edges.u[e] if is_column else edges.v[e]
-        lead_at = region.at[region.place[lead]]
-        mine = edges.column_at[e] if is_column else edges.row_at[e]
-        theirs = edges.row_at[e] if is_column else edges.column_at[e]
-        width = edges.columns[e] if is_column else edges.rows[e]
-        height = edges.rows[e] if is_column else edges.columns[e]
-        for c in range(width):
-            region.scratch[c] = np.inf
-        for s in range(first[v + 1] - first[v]):
-            c = edges.classes[mine + s]
-            if region.sum[at + s] < region.scratch[c]:
-                region.scratch[c] = region.sum[at + s]
-                region.arg[c] = s
-        # The reply to each class of the lead is kept at this node's own place.
-        room = i * wiring.widest
-        table = edges.table if is_column else wiring.across
-        base = edges.table_at[e]
-        best = np.empty(height)
-        for r in range(height):
-            least, who = np.inf, 0
-            for c in range(width):
-                total = region.scratch[c] + table[base + r * width + c]
-                if total < least:
-                    least, who = total, c
-            best[r] = least
-            region.reply[room + r] = region.arg[who]
-        for s in range(first[lead + 1] - first[lead]):
-            region.sum[lead_at + s] += best[edges.classes[theirs + s]]
-        work += width * height
+        if region.up[i] >= 0:
+            work += _reply(flat, wiring, region, i)
     for i in range(size):
         v, e = region.nodes[i], region.up[i]
         if e < 0:
             at, least = region.at[i], 0
-            for s in range(1, first[v + 1] - first[v]):
+            for s in range(1, flat.nodes.first[v + 1] - flat.nodes.first[v]):
                 if region.sum[at + s] < region.sum[at + least]:
                     least = s
             region.new[i] = least
         else:
-            is_column = edges.v[e] == v
-            lead = edges.u[e] if is_column else edges.v[e]
-            theirs = edges.row_at[e] if is_column else edges.column_at[e]
-            r = edges.classes[theirs + region.new[region.place[lead]]]
+            lead, theirs = _lead(flat, e, v)
+            r = flat.edges.classes[theirs + region.new[region.place[lead]]]
             region.new[i] = region.reply[i * wiring.widest + r]
     return work
+
+
+@compiled
+def _lead(flat: Flat, e: int, v: int) -> tuple[int, int]:
+    """The other end of an edge, and where its classes begin."""
+    edges = flat.edges
+    if edges.v[e] == v:
+        return edges.u[e], edges.row_at[e]
+    return edges.v[e], edges.column_at[e]
+
+
+@compiled
+def _reply(flat: Flat, wiring: Wiring, region: Region, i: int) -> int:
+    """Tell the node that brought in the one at place ``i`` what the latter costs it."""
+    edges, first = flat.edges, flat.nodes.first
+    v, at, e = region.nodes[i], region.at[i], region.up[i]
+    lead, theirs = _lead(flat, e, v)
+    is_column = edges.v[e] == v
+    mine = edges.column_at[e] if is_column else edges.row_at[e]
+    width = edges.columns[e] if is_column else edges.rows[e]
+    height = edges.rows[e] if is_column else edges.columns[e]
+    for c in range(width):
+        region.scratch[c] = np.inf
+    for s in range(first[v + 1] - first[v]):
+        c = edges.classes[mine + s]
+        if region.sum[at + s] < region.scratch[c]:
+            region.scratch[c] = region.sum[at + s]
+            region.arg[c] = s
+    room, base = i * wiring.widest, edges.table_at[e]
+    table = edges.table if is_column else wiring.across
+    for r in range(height):
+        least, who = np.inf, 0
+        for c in range(width):
+            total = region.scratch[c] + table[base + r * width + c]
+            if total < least:
+                least, who = total, c
+        region.best[r] = least
+        region.reply[room + r] = region.arg[who]
+    lead_at = region.at[region.place[lead]]
+    for s in range(first[lead + 1] - first[lead]):
+        region.sum[lead_at + s] += region.best[edges.classes[theirs + s]]
+    return int(width * height)
 
 
 @compiled

@@ -62,17 +62,6 @@ def solve(
     small = reduced(flat, np.array(times, dtype=np.int64))
     if small.is_infeasible:
         return _infeasible(graph)
-
-    def report(cost: float, bound: float) -> None:
-        if progress is not None:
-            progress(
-                Progress(
-                    seconds=time.monotonic() - began,
-                    cost=cost + small.offset if cost < math.inf else None,
-                    lower_bound=bound + small.offset,
-                )
-            )
-
     search = Portfolio(
         flat=small.flat,
         budget=Budget(
@@ -82,12 +71,62 @@ def solve(
         seed=seed,
         num_threads=num_threads,
         offset=small.offset,
-        report=report,
+        report=_reporter(progress, began, small.offset),
     )
     search.run()
     if search.best is None and search.is_complete:
         return _infeasible(graph)
     return _answer(graph, small, search, start)
+
+
+def solve_exact(
+    graph: StrategyGraph, *, gap: float = 1e-9, time_limit_s: float = 60.0, seed: int = 0
+) -> Solution:
+    """The best choice of a small graph by the integer program alone, after exact reduction.
+
+    Args:
+        graph: the problem; a few thousand strategies at most.
+        gap: relative gap between cost and lower bound at which it may end.
+        time_limit_s: wall clock seconds after which it ends with what it has.
+        seed: of the integer program's tie breaking.
+    """
+    began = time.monotonic()
+    flat, times = flatten(graph)
+    small = reduced(flat, np.array(times, dtype=np.int64))
+    if small.is_infeasible:
+        return _infeasible(graph)
+    budget = Budget(deadline=began + time_limit_s, time_limit_s=time_limit_s)
+    search = Portfolio(
+        flat=small.flat,
+        budget=budget,
+        gap=gap,
+        seed=seed,
+        num_threads=1,
+        offset=small.offset,
+        report=_reporter(None, began, small.offset),
+    )
+    search.take(search.solve_program())
+    if search.best is None and search.is_complete:
+        return _infeasible(graph)
+    return _answer(graph, small, search, None)
+
+
+def _reporter(
+    progress: Callable[[Progress], None] | None, began: float, offset: float
+) -> Callable[[float, float], None]:
+    """What tells the caller of a cost and a bound of the reduced problem."""
+
+    def report(cost: float, bound: float) -> None:
+        if progress is not None:
+            progress(
+                Progress(
+                    seconds=time.monotonic() - began,
+                    cost=cost + offset if cost < math.inf else None,
+                    lower_bound=bound + offset,
+                )
+            )
+
+    return report
 
 
 def _answer(

@@ -26,6 +26,8 @@ def reduced_form(graph: StrategyGraph) -> Reduced:
 def choices_of(flat: Flat) -> Ints:
     """Every choice of a small problem, one per row."""
     sizes = np.diff(flat.nodes.first)
+    if not len(sizes):
+        return np.zeros((1, 0), np.int64)
     return np.indices(sizes).reshape(len(sizes), -1).T.astype(np.int64)
 
 

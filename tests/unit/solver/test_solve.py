@@ -27,7 +27,7 @@ def test_a_limit_of_work_gives_the_same_answer_twice(
     medium: StrategyGraph, num_threads: int
 ) -> None:
     first, second = (
-        solve(medium, seed=5, num_threads=num_threads, work_limit=200_000_000) for _ in range(2)
+        solve(medium, seed=5, num_threads=num_threads, work_limit=100_000_000) for _ in range(2)
     )
     assert first == second
     assert first.termination.limit is Limit.WORK
@@ -38,15 +38,15 @@ def test_a_limit_of_work_gives_the_same_answer_twice(
 
 
 def test_more_work_is_never_worse(medium: StrategyGraph) -> None:
-    little = solve(medium, work_limit=40_000_000)
-    much = solve(medium, work_limit=600_000_000)
+    little = solve(medium, work_limit=20_000_000)
+    much = solve(medium, work_limit=200_000_000)
     assert much.cost <= little.cost
     assert much.gap < 0.2
 
 
 def test_progress_only_improves(medium: StrategyGraph) -> None:
     seen: list[Progress] = []
-    solution = solve(medium, work_limit=200_000_000, progress=seen.append)
+    solution = solve(medium, work_limit=100_000_000, progress=seen.append)
     costs = [p.cost for p in seen if p.cost is not None]
     bounds = [p.lower_bound for p in seen]
     assert costs == sorted(costs, reverse=True)
@@ -98,9 +98,9 @@ def test_no_nodes_cost_nothing() -> None:
 
 
 def test_costs_near_the_largest_integers() -> None:
-    big = 10**17
+    big = 3 * 10**17
     graph = StrategyGraph(
-        node_costs=tuple(np.array([big + i, 5 * big]) for i in range(40)),
+        node_costs=tuple(np.array([big + i, 2 * big]) for i in range(40)),
         usages=tuple(np.array([1, 0]) for _ in range(40)),
         intervals=tuple((0, 1) for _ in range(40)),
         usage_limit=39,
@@ -108,7 +108,7 @@ def test_costs_near_the_largest_integers() -> None:
     solution = solve(graph)
     assert isinstance(solution.cost, int)
     assert solution.cost == graph.evaluate(solution.choice or ())
-    assert solution.cost > 2**62
+    assert solution.cost > 2**63
 
 
 def test_walks_fill_the_budget_and_double() -> None:
