@@ -74,7 +74,7 @@ def warm_up() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm.json"
         graph = hard_case()
-        solve(graph, time_limit_s=20.0)
+        solve(graph, time_limit_s=600.0, work_limit=60_000_000)
         to_contest_json(graph, path)
         _solve(path, 5.0, 2, 0)
 
