@@ -24,7 +24,7 @@ from shardwright.solver import (
     solve,
 )
 
-_LAST_S = 0.5
+_LAST_S = 0.8
 _LAST_S_PER_PART = 2.5e-6
 """Kept back for evaluating and printing the answer."""
 
