@@ -41,9 +41,6 @@ class _Part:
     steps: tuple[Step, ...]
     dual: Dual
 
-    def restore(self, choice: Ints) -> Ints:
-        return restored(self.steps, choice)
-
 
 @final
 @dataclass(kw_only=True)

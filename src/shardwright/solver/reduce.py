@@ -41,7 +41,8 @@ class Reduced:
         offset: cost that is already decided.
         steps: how to come back, in the order in which they were made.
         times: the original time of each moment left.
-        is_infeasible: some node has no strategy that its neighbours allow.
+        is_infeasible: some node has no strategy that its neighbours and memory allow, or what no
+            choice can avoid passes a limit.
     """
 
     flat: Flat
@@ -100,7 +101,13 @@ def reduced(flat: Flat, times: Ints) -> Reduced:
             flat = merged(flat, merge)
         after = (len(flat.nodes.first) - 1, len(flat.nodes.cost))
         if not is_first and _is_settled(before, after):
-            return Reduced(flat=flat, offset=offset, steps=tuple(steps), times=times)
+            return Reduced(
+                flat=flat,
+                offset=offset,
+                steps=tuple(steps),
+                times=times,
+                is_infeasible=bool(np.any(flat.limits < 0)),
+            )
         is_first = False
 
 

@@ -58,24 +58,19 @@ def solve(
         progress: is told each better choice and bound.
     """
     began = time.monotonic()
-    flat, times = flatten(graph)
-    small = reduced(flat, np.array(times, dtype=np.int64))
-    if small.is_infeasible:
-        return _infeasible(graph)
+    small = _reduced(graph)
+    budget = Budget(deadline=began + time_limit_s, time_limit_s=time_limit_s, work_limit=work_limit)
     search = Portfolio(
         flat=small.flat,
-        budget=Budget(
-            deadline=began + time_limit_s, time_limit_s=time_limit_s, work_limit=work_limit
-        ),
+        budget=budget,
         gap=gap,
         seed=seed,
         num_threads=num_threads,
         offset=small.offset,
         report=_reporter(progress, began, small.offset),
     )
-    search.run()
-    if search.best is None and search.is_complete:
-        return _infeasible(graph)
+    if not small.is_infeasible:
+        search.run()
     return _answer(graph, small, search, start)
 
 
@@ -91,24 +86,24 @@ def solve_exact(
         seed: of the integer program's tie breaking.
     """
     began = time.monotonic()
-    flat, times = flatten(graph)
-    small = reduced(flat, np.array(times, dtype=np.int64))
-    if small.is_infeasible:
-        return _infeasible(graph)
-    budget = Budget(deadline=began + time_limit_s, time_limit_s=time_limit_s)
+    small = _reduced(graph)
     search = Portfolio(
         flat=small.flat,
-        budget=budget,
+        budget=Budget(deadline=began + time_limit_s, time_limit_s=time_limit_s),
         gap=gap,
         seed=seed,
         num_threads=1,
         offset=small.offset,
         report=_reporter(None, began, small.offset),
     )
-    search.take(search.solve_program())
-    if search.best is None and search.is_complete:
-        return _infeasible(graph)
+    if not small.is_infeasible:
+        search.take(search.solve_program())
     return _answer(graph, small, search, None)
+
+
+def _reduced(graph: StrategyGraph) -> Reduced:
+    flat, times = flatten(graph)
+    return reduced(flat, np.array(times, dtype=np.int64))
 
 
 def _reporter(
@@ -132,6 +127,8 @@ def _reporter(
 def _answer(
     graph: StrategyGraph, small: Reduced, search: Portfolio, start: tuple[int, ...] | None
 ) -> Solution:
+    if small.is_infeasible or (search.best is None and search.is_complete):
+        return _infeasible(graph)
     bound = search.bound + small.offset
     bound -= _ROUNDING * abs(bound)
     found = None if search.best is None else tuple(small.restore(search.best).tolist())

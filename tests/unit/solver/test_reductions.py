@@ -133,3 +133,15 @@ def test_a_dearer_strategy_that_uses_as_much_is_needless() -> None:
         usage_limit=10,
     )
     assert undominated(flatten(graph)[0]).tolist() == [True, False, True]
+
+
+def test_what_nobody_can_avoid_is_infeasible_even_when_no_node_is_left() -> None:
+    graph = StrategyGraph(
+        node_costs=(np.array([1.0]), np.array([2.0])),
+        usages=(np.array([6]), np.array([5])),
+        intervals=((0, 2), (1, 3)),
+        usage_limit=10,
+    )
+    small = reduced_form(graph)
+    assert small.is_infeasible
+    assert not len(small.flat.nodes.cost)
