@@ -125,7 +125,7 @@ def _text(graph: StrategyGraph, solution: Solution) -> str:
             f"short    {solution.shortfall.size_bytes:,} bytes at time {solution.shortfall.time}"
         ]
     elif ended.reason is Reason.INFEASIBLE:
-        lines += ["why      every choice is forbidden by some cost"]
+        lines += ["why      every choice is forbidden by some cost or passes the limit"]
     return "\n".join(lines)
 
 
