@@ -12,6 +12,7 @@ import pytest
 
 from shardwright.errors import GraphError
 from shardwright.solver import StrategyGraph, read_contest_json
+from tests.messages.test_solver_messages import parts
 
 MISSING = object()
 
@@ -129,17 +130,6 @@ def test_more_after_the_end_or_less_is_not_read(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(GraphError, match="not a readable JSON file"):
             read_contest_json(path)
-
-
-def parts(**changes: Any) -> dict[str, Any]:
-    return {
-        "node_costs": (np.array([1.0, 2.0]), np.array([3.0])),
-        "usages": (np.array([1, 2]), np.array([3])),
-        "intervals": ((0, 2), (1, 3)),
-        "edges": ((0, 1),),
-        "edge_costs": (np.zeros((2, 1)),),
-        **changes,
-    }
 
 
 BAD_PARTS: list[tuple[dict[str, Any], str, str]] = [
