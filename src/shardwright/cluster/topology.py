@@ -55,6 +55,9 @@ class LinkLevel:
             that a small group cannot use the whole; 0 where a switch gives any pair everything.
         is_torus: whether the units form one ring of a torus, whose wires come on top of those of
             the other rings; ``bandwidth_bytes_per_s`` is then that of the whole ring.
+        wraps: whether the ring of a torus is closed; an open one is a line of units.
+        reduces_in_network: whether its switches add up what passes through them (NVLink SHARP,
+            InfiniBand SHARP), so that an all-reduce sends each byte once.
     """
 
     name: str
@@ -63,6 +66,8 @@ class LinkLevel:
     latency_s: float
     peer_bandwidth_bytes_per_s: float = 0.0
     is_torus: bool = False
+    wraps: bool = True
+    reduces_in_network: bool = False
 
 
 @final
