@@ -38,10 +38,27 @@ def grouped_causal_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Ar
 
 
 def init_grouped_attention(
-    key: jax.Array, *, d_model: int, heads: int, kv_heads: int, head_dim: int, dtype: str
+    key: jax.Array,
+    *,
+    d_model: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    dtype: str,
+    fused: bool = False,
 ) -> Params:
-    """Weights of grouped-query attention without biases; heads are dims of their own."""
+    """Weights of grouped-query attention without biases; heads are dims of their own.
+
+    With ``fused`` the projections of queries, keys and values are one weight, cut by key heads:
+    [d_model, kv_heads, queries of a key + 2, head_dim].
+    """
     q, k, v, out = jax.random.split(key, 4)
+    if fused:
+        shape = (d_model, kv_heads, heads // kv_heads + 2, head_dim)
+        return {
+            "wqkv": normal(q, shape, fan_in=d_model, dtype=dtype),
+            "wo": normal(out, (heads, head_dim, d_model), fan_in=heads * head_dim, dtype=dtype),
+        }
     return {
         "wq": normal(q, (d_model, heads, head_dim), fan_in=d_model, dtype=dtype),
         "wk": normal(k, (d_model, kv_heads, head_dim), fan_in=d_model, dtype=dtype),
@@ -50,12 +67,28 @@ def init_grouped_attention(
     }
 
 
-def grouped_attention(params: Params, x: jax.Array, *, theta: float) -> jax.Array:
-    """Grouped-query causal attention with rotary positions, [batch, seq, d_model] both ways."""
-    q = rotary(jnp.einsum("bsd,dhk->bshk", x, params["wq"]), theta=theta)
-    k = rotary(jnp.einsum("bsd,dgk->bsgk", x, params["wk"]), theta=theta)
-    v = jnp.einsum("bsd,dgk->bsgk", x, params["wv"])
-    return jnp.einsum("bshk,hkd->bsd", grouped_causal_attention(q, k, v), params["wo"])
+def grouped_attention(
+    params: Params, x: jax.Array, *, theta: float, remat: bool = False
+) -> jax.Array:
+    """Grouped-query causal attention with rotary positions, [batch, seq, d_model] both ways.
+
+    With ``remat`` the scores are computed again in the backward pass.
+    """
+    q, k, v = _projected(params, x)
+    attend = jax.checkpoint(grouped_causal_attention) if remat else grouped_causal_attention
+    attended = attend(rotary(q, theta=theta), rotary(k, theta=theta), v)
+    return jnp.einsum("bshk,hkd->bsd", attended, params["wo"])
+
+
+def _projected(params: Params, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    if "wqkv" not in params:
+        q = jnp.einsum("bsd,dhk->bshk", x, params["wq"])
+        k = jnp.einsum("bsd,dgk->bsgk", x, params["wk"])
+        return q, k, jnp.einsum("bsd,dgk->bsgk", x, params["wv"])
+    joint = jnp.einsum("bsd,dgrk->bsgrk", x, params["wqkv"])
+    batch, seq, kv_heads, width, head_dim = joint.shape
+    q = joint[:, :, :, :-2].reshape(batch, seq, kv_heads * (width - 2), head_dim)
+    return q, joint[:, :, :, -2], joint[:, :, :, -1]
 
 
 def rotary(x: jax.Array, *, theta: float) -> jax.Array:

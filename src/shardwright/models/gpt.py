@@ -41,6 +41,8 @@ class GptConfig:
         tied: the output matrix is the embedding.
         scan: blocks run in one loop over stacked weights.
         remat: activations inside a block are computed again in the backward pass.
+        remat_attention: attention scores alone are.
+        fused: the projections of queries, keys and values are one weight, as Megatron keeps them.
     """
 
     layers: int = 2
@@ -54,6 +56,8 @@ class GptConfig:
     tied: bool = True
     scan: bool = False
     remat: bool = False
+    remat_attention: bool = False
+    fused: bool = False
     param_dtype: str = "float32"
     compute_dtype: str = "float32"
 
@@ -99,6 +103,13 @@ def _init_attention(config: GptConfig, key: jax.Array) -> Params:
     d_model, heads, head_dim = config.d_model, config.heads, config.head_dim
     draw = partial(normal, fan_in=d_model, dtype=config.param_dtype)
     q, k, v, out = jax.random.split(key, 4)
+    if config.fused:
+        return {
+            "wqkv": draw(q, (d_model, heads, 3, head_dim)),
+            "wo": draw(out, (heads, head_dim, d_model)),
+            "bqkv": jnp.zeros((heads, 3, head_dim), config.param_dtype),
+            "bo": jnp.zeros(d_model, config.param_dtype),
+        }
     return {
         "wq": draw(q, (d_model, heads, head_dim)),
         "wk": draw(k, (d_model, heads, head_dim)),
@@ -126,17 +137,26 @@ def block(config: GptConfig, params: Params, x: jax.Array, key: jax.Array | None
     """``x`` [batch, seq, d_model] after attention and feed-forward, each added to its input."""
     params = cast(params, config.compute_dtype)
     first, second = (None, None) if key is None else jax.random.split(key)
-    attended = _attention(params["attention"], layer_norm(params["attention_norm"], x))
+    normed = layer_norm(params["attention_norm"], x)
+    attended = _attention(config, params["attention"], normed)
     x = x + dropout(attended, config.dropout, first)
     passed = _ffn(params["ffn"], layer_norm(params["ffn_norm"], x))
     return x + dropout(passed, config.dropout, second)
 
 
-def _attention(params: Params, x: jax.Array) -> jax.Array:
+def _attention(config: GptConfig, params: Params, x: jax.Array) -> jax.Array:
+    attend = jax.checkpoint(causal_attention) if config.remat_attention else causal_attention
+    attended = attend(*_projected(params, x))
+    return jnp.einsum("bshk,hkd->bsd", attended, params["wo"]) + params["bo"]
+
+
+def _projected(params: Params, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    if "wqkv" in params:
+        joint = jnp.einsum("bsd,dhnk->bshnk", x, params["wqkv"]) + params["bqkv"]
+        return joint[:, :, :, 0], joint[:, :, :, 1], joint[:, :, :, 2]
     q = jnp.einsum("bsd,dhk->bshk", x, params["wq"]) + params["bq"]
     k = jnp.einsum("bsd,dhk->bshk", x, params["wk"]) + params["bk"]
-    v = jnp.einsum("bsd,dhk->bshk", x, params["wv"]) + params["bv"]
-    return jnp.einsum("bshk,hkd->bsd", causal_attention(q, k, v), params["wo"]) + params["bo"]
+    return q, k, jnp.einsum("bsd,dhk->bshk", x, params["wv"]) + params["bv"]
 
 
 def _ffn(params: Params, x: jax.Array) -> jax.Array:

@@ -1,7 +1,8 @@
 """Llama: RMS norms, rotary positions, grouped-query attention, SwiGLU, no biases.
 
 **Source**: Touvron et al. 2023, Llama 2, section 2; Grattafiori et al. 2024, The Llama 3 Herd of
-Models, section 3.2.
+Models, section 3.2. The feed-forward with a squared ReLU and no gate is that of Parmar et al. 2024,
+Nemotron-4 15B, section 2.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class LlamaConfig:
         tied: the output matrix is the embedding.
         scan: blocks run in one loop over stacked weights.
         remat: activations inside a block are computed again in the backward pass.
+        remat_attention: attention scores alone are.
+        fused: weights that multiply the same activations are one (queries, keys and values; gate
+            and up), as Megatron keeps them.
+        gated: SwiGLU; else a squared ReLU without a gate.
     """
 
     layers: int = 2
@@ -54,6 +59,9 @@ class LlamaConfig:
     tied: bool = False
     scan: bool = False
     remat: bool = False
+    remat_attention: bool = False
+    fused: bool = False
+    gated: bool = True
     param_dtype: str = "float32"
     compute_dtype: str = "float32"
 
@@ -90,20 +98,23 @@ def init_block(config: LlamaConfig, key: jax.Array) -> Params:
             kv_heads=config.kv_heads,
             head_dim=config.head_dim,
             dtype=config.param_dtype,
+            fused=config.fused,
         ),
         "ffn_norm": init_rms_norm(config.d_model, config.param_dtype),
-        "ffn": _init_swiglu(config, ffn),
+        "ffn": _init_ffn(config, ffn),
     }
 
 
-def _init_swiglu(config: LlamaConfig, key: jax.Array) -> Params:
+def _init_ffn(config: LlamaConfig, key: jax.Array) -> Params:
     gate, up, down = jax.random.split(key, 3)
-    d_model, ffn, dtype = config.d_model, config.ffn, config.param_dtype
-    return {
-        "gate": normal(gate, (d_model, ffn), fan_in=d_model, dtype=dtype),
-        "up": normal(up, (d_model, ffn), fan_in=d_model, dtype=dtype),
-        "down": normal(down, (ffn, d_model), fan_in=ffn, dtype=dtype),
-    }
+    d_model, ffn = config.d_model, config.ffn
+    draw = partial(normal, fan_in=d_model, dtype=config.param_dtype)
+    params = {"down": normal(down, (ffn, d_model), fan_in=ffn, dtype=config.param_dtype)}
+    if not config.gated:
+        return params | {"up": draw(up, (d_model, ffn))}
+    if config.fused:
+        return params | {"gate_up": draw(up, (d_model, 2, ffn))}
+    return params | {"gate": draw(gate, (d_model, ffn)), "up": draw(up, (d_model, ffn))}
 
 
 def block(config: LlamaConfig, params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
@@ -111,14 +122,21 @@ def block(config: LlamaConfig, params: Params, x: jax.Array, key: jax.Array | No
     del key
     params = cast(params, config.compute_dtype)
     normed = rms_norm(params["attention_norm"], x)
-    x = x + grouped_attention(params["attention"], normed, theta=config.rope_theta)
-    return x + _swiglu(params["ffn"], rms_norm(params["ffn_norm"], x))
+    theta, remat = config.rope_theta, config.remat_attention
+    x = x + grouped_attention(params["attention"], normed, theta=theta, remat=remat)
+    hidden = _hidden(params["ffn"], rms_norm(params["ffn_norm"], x))
+    return x + jnp.einsum("bsf,fd->bsd", hidden, params["ffn"]["down"])
 
 
-def _swiglu(params: Params, x: jax.Array) -> jax.Array:
-    gate = jax.nn.silu(jnp.einsum("bsd,df->bsf", x, params["gate"]))
-    hidden = gate * jnp.einsum("bsd,df->bsf", x, params["up"])
-    return jnp.einsum("bsf,fd->bsd", hidden, params["down"])
+def _hidden(params: Params, x: jax.Array) -> jax.Array:
+    """Hidden units of the feed-forward, [batch, seq, ffn]."""
+    if "gate_up" in params:
+        both = jnp.einsum("bsd,dnf->bsnf", x, params["gate_up"])
+        return jax.nn.silu(both[:, :, 0]) * both[:, :, 1]
+    up = jnp.einsum("bsd,df->bsf", x, params["up"])
+    if "gate" not in params:
+        return jnp.square(jax.nn.relu(up))
+    return jax.nn.silu(jnp.einsum("bsd,df->bsf", x, params["gate"])) * up
 
 
 def forward(config: LlamaConfig, params: Params, tokens: jax.Array) -> jax.Array:

@@ -49,6 +49,8 @@ class MoeConfig:
         balance_weight: of the load-balance loss.
         scan: blocks run in one loop over stacked weights.
         remat: activations inside a block are computed again in the backward pass.
+        remat_attention: attention scores alone are.
+        fused: the projections of queries, keys and values are one weight, as Megatron keeps them.
     """
 
     layers: int = 1
@@ -68,6 +70,8 @@ class MoeConfig:
     balance_weight: float = 0.01
     scan: bool = False
     remat: bool = False
+    remat_attention: bool = False
+    fused: bool = False
     param_dtype: str = "float32"
     compute_dtype: str = "float32"
 
@@ -108,6 +112,7 @@ def init_block(config: MoeConfig, key: jax.Array) -> Params:
             kv_heads=config.kv_heads,
             head_dim=config.head_dim,
             dtype=config.param_dtype,
+            fused=config.fused,
         ),
         "ffn_norm": init_rms_norm(config.d_model, config.param_dtype),
         "ffn": _init_experts(config, experts),
@@ -132,7 +137,8 @@ def block(config: MoeConfig, params: Params, flow: Flow, key: jax.Array | None) 
     x, balance = flow
     params = cast(params, config.compute_dtype)
     normed = rms_norm(params["attention_norm"], x)
-    x = x + grouped_attention(params["attention"], normed, theta=config.rope_theta)
+    theta, remat = config.rope_theta, config.remat_attention
+    x = x + grouped_attention(params["attention"], normed, theta=theta, remat=remat)
     answer, added = _ffn(config, params["ffn"], rms_norm(params["ffn_norm"], x))
     return x + answer, balance + added
 

@@ -1,15 +1,17 @@
 """What the dims of a step mean: batch, sequence, expert, found by following factors.
 
 Recipes speak of "the batch" and "the experts" of any model. A batch input's first dim is batch, the
-second dim of integer batch inputs (token ids) is sequence, and the dim over which a contraction
-runs one weight per slice is expert. From there a meaning spreads through every operator that
-carries the dim along a factor, forward and backward, until nothing changes; a part that is sliced
-out of a dim means what the dim means, and a batch that is split into microbatches is batch in both
-dims.
+second dim of integer batch inputs (token ids) is sequence, the dim over which a contraction runs
+one weight per slice is expert, and the dim that most weights share, where there is one, is the
+stream: the features that a residual network hands from block to block. From there a meaning spreads
+through every operator that carries the dim along a factor, forward and backward, until nothing
+changes; a part that is sliced out of a dim means what the dim means, and a batch that is split into
+microbatches is batch in both dims.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,6 +25,8 @@ from shardwright.sharding.factor import TensorFactors
 
 _CONTRACTIONS = frozenset({"dot_general", "ragged_dot_general"})
 _SLICES = frozenset({"slice", "dynamic_slice", "split"})
+_LEAST_SHARERS = 3
+"""Weights that must share a dim before it is taken for a stream."""
 _BLIND_KINDS = frozenset({FactorKind.NEED_REPLICATION, FactorKind.PERMUTATION})
 
 
@@ -32,6 +36,7 @@ class DimLabel(StrEnum):
     BATCH = "batch"
     SEQUENCE = "sequence"
     EXPERT = "expert"
+    STREAM = "stream"
 
 
 @final
@@ -115,7 +120,7 @@ class _Labeller:
                     self.join(self.starts[source.tensor] + dim, self.starts[result] + dim)
 
     def seed(self) -> dict[int, DimLabel]:
-        meaning: dict[int, DimLabel] = {}
+        meaning: dict[int, DimLabel] = dict.fromkeys(self.streams(), DimLabel.STREAM)
         for op in self.folded.ops:
             if op.op.kind in _CONTRACTIONS:
                 for slot in self.expert_slots(op):
@@ -132,6 +137,21 @@ class _Labeller:
             for slot in self.batch_slots(tensor.index):
                 meaning[self.find(slot)] = DimLabel.BATCH
         return meaning
+
+    def streams(self) -> Iterator[int]:
+        """The class of dims, if any, that more than half of all weights have a part in."""
+        weights = [
+            tensor
+            for tensor in self.folded.tensors
+            if tensor.is_input and tensor.tensor.role is Role.PARAMETER and tensor.tensor.rank >= 2
+        ]
+        sharers: Counter[int] = Counter()
+        for tensor in weights:
+            start = self.starts[tensor.index]
+            sharers.update({self.find(start + dim) for dim in range(tensor.tensor.rank)})
+        for slot, count in sharers.most_common(1):
+            if count >= _LEAST_SHARERS and 2 * count > len(weights):
+                yield slot
 
     def batch_slots(self, tensor_index: int) -> Iterator[int]:
         """A batch input's first dim, and both of the dims that it is split into, if it is."""

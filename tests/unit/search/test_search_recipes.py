@@ -109,6 +109,56 @@ def test_megatron_cuts_weights_and_reduces_twice_a_layer(name: str) -> None:
     assert labels.has(DimLabel.SEQUENCE)
 
 
+def test_the_stream_is_what_residual_blocks_hand_on() -> None:
+    planner = planner_of("llama-scan")
+    streams = {
+        tensor.tensor.name.removeprefix("state.params."): labels.index(DimLabel.STREAM)
+        for tensor, labels in zip(planner.folded.tensors, planner.labels.tensors, strict=True)
+        if tensor.is_input and tensor.tensor.role is Role.PARAMETER and tensor.tensor.rank > 1
+        if DimLabel.STREAM in labels
+    }
+    assert streams == {
+        "embed": 1,
+        "head": 0,
+        **dict.fromkeys((f"blocks.attention.{name}" for name in ("wq", "wk", "wv")), 1),
+        "blocks.attention.wo": 3,
+        **dict.fromkeys((f"blocks.ffn.{name}" for name in ("gate", "up")), 1),
+        "blocks.ffn.down": 2,
+        "blocks.attention_norm.scale": 1,
+    }
+
+
+@pytest.mark.parametrize("name", ["gpt", "llama-scan"])
+def test_tensor_parallelism_reduces_twice_a_layer_each_way_and_cuts_no_stream(name: str) -> None:
+    plan = plan_of(name, "tensor", FLAT)
+    folded, labels = planner_of(name).folded, planner_of(name).labels
+    for tensor in folded.tensors:
+        sharding = plan.stages[0].sharding_of.get(tensor.tensor.id)
+        for dim, label in enumerate(labels.tensors[tensor.index] if sharding else ()):
+            assert sharding is not None
+            assert label is not DimLabel.STREAM or not sharding.dims[dim]
+    moved = {c.kind for c in plan.stages[0].collectives if c.size_bytes > 4096}
+    assert moved <= {CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER}
+
+
+def test_parts_are_given_to_axes_in_turn() -> None:
+    plan = plan_of("gpt", "zero-1+tensor", GRID)
+    weights = {n: s for n, s in shardings(plan, "gpt", Role.PARAMETER).items() if s.rank > 1}
+    moments = shardings(plan, "gpt", Role.OPTIMIZER_STATE)
+    assert {axis for s in weights.values() for axis in s.axes} == {"y"}
+    assert {axis for s in moments.values() for axis in s.axes} == {"x", "y"}
+    batch = shardings(plan, "gpt", Role.BATCH)
+    assert all(s.dims[0] == ("x",) for s in batch.values())
+
+
+def test_context_parallelism_cuts_the_sequence_and_moves_keys() -> None:
+    plan = plan_of("gpt", "data+context", GRID)
+    assert all(s.dims == (("x",), ("y",)) for s in shardings(plan, "gpt", Role.BATCH).values())
+    over_context = {c.kind for c in plan.stages[0].collectives if c.axes == ("y",)}
+    assert CollectiveKind.ALL_GATHER in over_context
+    assert all(s.is_replicated for s in shardings(plan, "gpt", Role.PARAMETER).values())
+
+
 def test_expert_parallel_cuts_the_experts() -> None:
     plan = plan_of("moe-gshard", "expert-parallel", GRID)
     labels, folded = planner_of("moe-gshard").labels, planner_of("moe-gshard").folded
@@ -138,6 +188,13 @@ def test_expert_parallel_cuts_the_experts() -> None:
         ),
         ("gpt", "data-parallel", Mesh.of(x=3), "the batch of 16 does not divide by 3"),
         ("mlp", "megatron", Mesh.of(x=7), "no weight has a dim that divides by 7"),
+        ("mlp", "context", FLAT, "the step has no sequence: no batch input of tokens"),
+        (
+            "gpt",
+            "zero-1+tensor",
+            FLAT,
+            '"zero-1+tensor" has 2 parts, one for each axis; the mesh x=8 has 1',
+        ),
     ],
 )
 def test_refusals_say_why(name: str, method: str, mesh: Mesh, reason: str) -> None:
@@ -153,13 +210,23 @@ def test_an_unknown_recipe_is_a_usage_error() -> None:
     )
 
 
+def test_an_unknown_part_is_a_usage_error() -> None:
+    with pytest.raises(UsageError) as caught:
+        search("mlp", "zero-1+tensr", GRID)
+    assert str(caught.value) == (
+        '"tensr" of "zero-1+tensr" is not a part that an axis can play\n'
+        '  try    did you mean "tensor" or "tensor-sp"?'
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("gpt", {DimLabel.BATCH, DimLabel.SEQUENCE}),
-        ("resnet", {DimLabel.BATCH}),
-        ("moe-gshard", {DimLabel.BATCH, DimLabel.SEQUENCE, DimLabel.EXPERT}),
-        ("moe-ragged", {DimLabel.BATCH, DimLabel.SEQUENCE, DimLabel.EXPERT}),
+        ("gpt", {DimLabel.BATCH, DimLabel.SEQUENCE, DimLabel.STREAM}),
+        ("mlp", {DimLabel.BATCH}),
+        ("resnet", {DimLabel.BATCH, DimLabel.STREAM}),
+        ("moe-gshard", set(DimLabel)),
+        ("moe-ragged", set(DimLabel)),
     ],
 )
 def test_labels_are_found_where_they_are(name: str, expected: set[DimLabel]) -> None:
