@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
-from shardwright.cluster import AxisLink, Device, LinkLevel, Mesh, PlacedMesh, Topology
+from shardwright.cluster import Device, LinkLevel, Mesh, PlacedMesh, Topology
+from shardwright.cluster.place import place
 from shardwright.cost import collective_time_s, matmul_time_s, memory_time_s, op_time_s
 from shardwright.sharding import Collective, CollectiveKind, Sharding
 from shardwright.sharding.reshard import reshard
@@ -33,18 +34,15 @@ def placed_on(sizes: dict[str, int], links: dict[str, tuple[float, float]]) -> P
     """A mesh whose axes have these (bandwidth, latency) pairs."""
     mesh = Mesh.of(**sizes)
     levels = tuple(
-        LinkLevel(name=a.name, num_units=a.size, bandwidth_bytes_per_s=1e9, latency_s=0.0)
-        for a in reversed(mesh.axes)
+        LinkLevel(
+            name=axis.name,
+            num_units=axis.size,
+            bandwidth_bytes_per_s=links[axis.name][0],
+            latency_s=links[axis.name][1],
+        )
+        for axis in reversed(mesh.axes)
     )
-    return PlacedMesh(
-        mesh=mesh,
-        topology=Topology(name="made up", device=DEVICE, levels=levels),
-        device_ids=tuple(range(mesh.num_devices)),
-        links=tuple(
-            AxisLink(level=name, bandwidth_bytes_per_s=links[name][0], latency_s=links[name][1])
-            for name in mesh.names
-        ),
-    )
+    return place(mesh, Topology(name="made up", device=DEVICE, levels=levels))
 
 
 def step_of(kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Collective:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
+from shardwright.cluster.layout import GroupLayout
 from shardwright.cluster.topology import Topology
 from shardwright.errors import TopologyError, did_you_mean
 
@@ -116,6 +117,11 @@ class PlacedMesh:
     topology: Topology
     device_ids: tuple[int, ...]
     links: tuple[AxisLink, ...]
+
+    @cached_property
+    def layouts(self) -> dict[tuple[str, ...], GroupLayout]:
+        """How groups lie over the levels, by their axes; ``group_layout`` fills it when asked."""
+        return {}
 
     def link(self, axis_name: str) -> AxisLink:
         """What carries the traffic of that axis."""

@@ -21,36 +21,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
+from shardwright.cluster.layout import Crossing, GroupLayout
 from shardwright.cluster.mesh import AxisLink, Mesh, PlacedMesh
-from shardwright.cluster.topology import LinkLevel, Topology
+from shardwright.cluster.topology import Topology
 from shardwright.errors import TopologyError
 
 NO_LINK = AxisLink(level="none", bandwidth_bytes_per_s=math.inf, latency_s=0.0)
 """What an axis of size 1 uses."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
-    """How the groups of one or more axes use one level.
-
-    Attributes:
-        level: that they cross.
-        num_units: units of it that one group spans.
-        members_per_unit: members of a group in each unit.
-        stride_units: units from one member to the next, at least 1.
-    """
-
-    level: LinkLevel
-    num_units: int
-    members_per_unit: int
-    stride_units: int
 
 
 def place(mesh: Mesh, topology: Topology) -> PlacedMesh:
@@ -79,8 +60,7 @@ def group_link(mesh: Mesh, axis_names: Iterable[str], topology: Topology) -> Axi
     Raises:
         TopologyError: the mesh has no axis of that name.
     """
-    chosen = {name for name in axis_names if mesh.size(name) > 1}
-    crossings = _crossings(mesh, chosen, topology)
+    crossings = _crossings(mesh, axis_names, topology)
     if not crossings:
         return NO_LINK
     slowest = min(crossings, key=lambda crossing: crossing.level.bandwidth_bytes_per_s)
@@ -94,12 +74,30 @@ def group_link(mesh: Mesh, axis_names: Iterable[str], topology: Topology) -> Axi
     )
 
 
-def _crossings(mesh: Mesh, chosen: set[str], topology: Topology) -> tuple[Crossing, ...]:
+def group_layout(placed: PlacedMesh, axis_names: tuple[str, ...]) -> GroupLayout:
+    """How the groups along those axes lie over the levels; made once and remembered.
+
+    Raises:
+        TopologyError: the mesh has no axis of that name.
+    """
+    found = placed.layouts.get(axis_names)
+    if found is None:
+        found = placed.layouts[axis_names] = GroupLayout(
+            num_devices=placed.mesh.size_of(axis_names),
+            mesh_devices=placed.mesh.num_devices,
+            crossings=_crossings(placed.mesh, axis_names, placed.topology),
+            topology=placed.topology,
+        )
+    return found
+
+
+def _crossings(mesh: Mesh, axis_names: Iterable[str], topology: Topology) -> tuple[Crossing, ...]:
     """The levels that groups along the chosen axes cross, innermost first.
 
     Two members cross a level when they stand in different units of it but in one unit of the level
     above.
     """
+    chosen = {name for name in axis_names if mesh.size(name) > 1}
     groups = _groups(mesh, chosen)
     stride = _stride(groups)
     found = []
@@ -149,22 +147,8 @@ def _fewest_members(groups: npt.NDArray[np.int64]) -> int:
 def _bandwidth(crossings: tuple[Crossing, ...]) -> float:
     rings = [crossing for crossing in crossings if crossing.level.is_torus]
     others = [crossing for crossing in crossings if not crossing.level.is_torus]
-    shares = [_level_bandwidth(crossing) * crossing.members_per_unit for crossing in others]
+    shares = [crossing.bandwidth_bytes_per_s() * crossing.members_per_unit for crossing in others]
     if rings:
         inside = min(crossing.members_per_unit for crossing in rings)
-        shares.append(sum(_ring_bandwidth(crossing) for crossing in rings) * inside)
+        shares.append(sum(crossing.bandwidth_bytes_per_s() for crossing in rings) * inside)
     return min(shares)
-
-
-def _level_bandwidth(crossing: Crossing) -> float:
-    whole = crossing.level.bandwidth_bytes_per_s
-    peer = crossing.level.peer_bandwidth_bytes_per_s
-    return min(whole, peer * (crossing.num_units - 1)) if peer else whole
-
-
-def _ring_bandwidth(crossing: Crossing) -> float:
-    """Of a torus side: halved for a part of it, shared by the groups that interleave on it."""
-    level = crossing.level
-    is_whole = crossing.num_units * crossing.stride_units >= level.num_units
-    interleaved = min(crossing.stride_units, level.num_units // crossing.num_units)
-    return level.bandwidth_bytes_per_s / (1 if is_whole else 2) / max(1, interleaved)

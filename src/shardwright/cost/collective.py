@@ -1,81 +1,95 @@
-"""The time of one collective on the links that carry it.
+"""The time of one collective on the links that carry it: that of the fastest way to do it.
 
-Over one axis of ``n`` devices with bandwidth ``B`` per device and latency ``a`` per message::
+A group's layout over the link levels gives its route; each algorithm in ``cost/algorithms`` says
+what it costs there as a function of size; the fastest is taken, as a library does by size:
 
-    all-gather of S bytes out        (n-1)/n S/B + log2(n) a
-    reduce-scatter of S bytes in     (n-1)/n S/B + log2(n) a
-    all-reduce of S bytes          2 (n-1)/n S/B + 2 log2(n) a     reduce-scatter, then all-gather
-    all-to-all of S bytes held       (n-1)/n S/B + (n-1) a         pairwise; no congestion
-    permute of S bytes held                  S/B + a
-    slice                                  nothing
+    kind                          NCCL and its kin                  elsewhere
+    all-gather, reduce-scatter    ring; tree over single devices    ring; level by level
+    all-reduce                    ring; tree; in-network            ring; level by level
+    all-to-all                    exchange                          exchange
+    permute                       send                              send
+    slice                         nothing                           nothing
 
-Bytes are those of a ring, which no algorithm beats; steps are those of recursive halving and
-doubling where that is fewer than the ring's, rounded up for ``n`` that is no power of two.
-
-Over several axes the work is done axis by axis, fastest link first, so that slower links carry only
-the piece that is left: an all-reduce scatters inside a host, reduces across hosts, gathers inside.
-All-to-all exchanges everything once per axis; a permute crosses the slowest link once.
-
-These are first figures from published link speeds; measured tables replace them when there are any.
-
-Source:
-    Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
-    (2009), for the bytes. Thakur, Rabenseifner and Gropp, "Optimization of collective communication
-    operations in MPICH" (2005), section 4, for the steps.
+Being the least of functions that grow with size, the time grows with size. Figures of each kind of
+link stand in ``cost/links.py``.
 """
 
 from __future__ import annotations
 
-import math
+import functools
 
 from shardwright.cluster import PlacedMesh
+from shardwright.cluster.layout import GroupLayout
+from shardwright.cluster.place import group_layout
+from shardwright.cost.algorithms.exchange import exchange_way, permute_way
+from shardwright.cost.algorithms.hierarchical import hierarchical_way
+from shardwright.cost.algorithms.in_network import in_network_way
+from shardwright.cost.algorithms.ring import ring_way
+from shardwright.cost.algorithms.route import Route, route_of
+from shardwright.cost.algorithms.tree import gather_tree_way, tree_way
+from shardwright.cost.algorithms.way import Way
 from shardwright.sharding import Collective, CollectiveKind
 
 
 def collective_time_s(collective: Collective, placed: PlacedMesh) -> float:
-    """Seconds that the collective takes when nothing else uses its links.
+    """Seconds that the collective takes when its own groups alone use the links, all at once.
 
     Exactly zero for a slice and over axes of size one. On devices that share a host's cores the
     links' figures already include the sharing.
     """
-    axes = [axis for axis in collective.axes if placed.mesh.size(axis) > 1]
-    if not axes:
-        return 0.0
-    match collective.kind:
+    ways = _ways(collective.kind, group_layout(placed, collective.axes))
+    size_bytes = _size_bytes(collective)
+    return min([way.time_s(size_bytes) for way in ways]) if ways else 0.0
+
+
+def collective_way(collective: Collective, placed: PlacedMesh) -> Way | None:
+    """The way that ``collective_time_s`` takes; ``None`` where nothing moves."""
+    ways = _ways(collective.kind, group_layout(placed, collective.axes))
+    size_bytes = _size_bytes(collective)
+    return min(ways, key=lambda way: way.time_s(size_bytes), default=None)
+
+
+def _size_bytes(collective: Collective) -> int:
+    """Of the larger side: what is gathered, scattered, summed or held."""
+    gathers = collective.kind is CollectiveKind.ALL_GATHER
+    return collective.output_bytes if gathers else collective.input_bytes
+
+
+@functools.lru_cache(maxsize=4096)
+def _ways(kind: CollectiveKind, layout: GroupLayout) -> tuple[Way, ...]:
+    if not layout.crossings:
+        return ()
+    return ways_of(kind, route_of(layout))
+
+
+def ways_of(kind: CollectiveKind, route: Route) -> tuple[Way, ...]:
+    """Every way that a library may do a collective of this kind on a route."""
+    match kind:
         case CollectiveKind.SLICE:
-            return 0.0
-        case CollectiveKind.ALL_GATHER:
-            return _shrinking_time_s(collective.output_bytes, axes, placed)
-        case CollectiveKind.REDUCE_SCATTER:
-            return _shrinking_time_s(collective.input_bytes, axes, placed)
-        case CollectiveKind.ALL_REDUCE:
-            return 2 * _shrinking_time_s(collective.input_bytes, axes, placed)
+            return ()
         case CollectiveKind.ALL_TO_ALL:
-            return sum(_exchange_time_s(collective.input_bytes, axis, placed) for axis in axes)
+            return (exchange_way(route),)
         case CollectiveKind.PERMUTE:
-            links = [placed.link(axis) for axis in axes]
-            bandwidth = min(link.bandwidth_bytes_per_s for link in links)
-            latency = max(link.latency_s for link in links)
-            return collective.input_bytes / bandwidth + latency
+            return (permute_way(route),)
+        case CollectiveKind.ALL_REDUCE:
+            return _sums(route)
+        case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
+            return _gathers(route)
 
 
-def _shrinking_time_s(size_bytes: float, axes: list[str], placed: PlacedMesh) -> float:
-    """A reduce-scatter of ``size_bytes``, fastest axis first; an all-gather is its mirror image.
-
-    Fastest first is the best order, so a faster link can never make the sum larger.
-    """
-    time_s = 0.0
-    fastest_first = sorted(axes, key=lambda axis: -placed.link(axis).bandwidth_bytes_per_s)
-    for axis in fastest_first:
-        link, num_devices = placed.link(axis), placed.mesh.size(axis)
-        moved = (num_devices - 1) / num_devices * size_bytes
-        steps = math.ceil(math.log2(num_devices))
-        time_s += moved / link.bandwidth_bytes_per_s + steps * link.latency_s
-        size_bytes /= num_devices
-    return time_s
+def _gathers(route: Route) -> tuple[Way, ...]:
+    ring = ring_way(route, 1)
+    if not route.is_ring_library:
+        return (ring, hierarchical_way(route, 1))
+    (*inner, last) = route.legs
+    if not inner and last.profile.is_network:
+        return (ring, gather_tree_way(route))
+    return (ring,)
 
 
-def _exchange_time_s(size_bytes: float, axis: str, placed: PlacedMesh) -> float:
-    link, num_devices = placed.link(axis), placed.mesh.size(axis)
-    moved = (num_devices - 1) / num_devices * size_bytes
-    return moved / link.bandwidth_bytes_per_s + (num_devices - 1) * link.latency_s
+def _sums(route: Route) -> tuple[Way, ...]:
+    ring = ring_way(route, 2)
+    if not route.is_ring_library:
+        return (ring, hierarchical_way(route, 2))
+    ways = (ring, tree_way(route), in_network_way(route))
+    return tuple(way for way in ways if way is not None)

@@ -206,14 +206,15 @@ def test_the_notes_of_a_slice_state_as_many_chips_as_its_grid(row):
 @pytest.mark.parametrize(
     ("link", "time_us"),
     [
-        ("NVLink4", 1.9),
-        ("PCIe4 x16", 2.5),
+        ("NVLink4", 1.0),
+        ("PCIe4 x16", 1.3),
         ("ICI", 1.0),
-        ("NDR InfiniBand CX-7", 4.0),
-        ("RoCE CX-7", 4.0),
-        ("EFA v2", 5.8),
+        ("NDR InfiniBand CX-7", 5.0),
+        ("RoCE CX-7", 5.0),
+        ("EFA v2", 75.0),
+        ("EFA v4", 35.0),
         ("GPUDirect-TCPXO", 20.0),
-        ("100 Gbps ENA/EFA", 20.0),
+        ("100 Gbps ENA/EFA", 75.0),
         ("carrier pigeon", 20.0),
     ],
 )
@@ -226,7 +227,6 @@ def test_every_link_of_the_catalogue_has_a_latency_of_its_own_kind():
     names |= {item.network for item in instances()}
     unknown = {name for name in names if latency_s(name) == DEFAULT_LATENCY_S}
     assert unknown == {
-        "100 Gbps ENA/EFA",
         "100 Gbps VPC",
         "GPUDirect-TCPX",
         "GPUDirect-TCPXO",

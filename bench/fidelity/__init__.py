@@ -1,0 +1,1 @@
+"""Predicted against measured figures that others published."""
