@@ -8,8 +8,8 @@ meaning of the columns is in ``LinkProfile``, how they were found in ``docs/cost
 errors), starting from the constants of NVIDIA/nccl, ``src/graph/tuning.cc``. Efficiencies of
 networks: NVIDIA GTC 2024, session S62129 (24 of 25, 192 of 200, 380 of 400 GB/s). EFA: the
 long all-reduces of two such runs. ICI: the 4.5e10 bytes/s that jax-ml/scaling-book,
-``sharding.md``, reckons with on v5e, of the 5e10 that Google publishes. Figures marked "assumed" have no public
-source.
+``sharding.md``, reckons with on v5e, of the 5e10 that Google publishes. Figures marked "assumed"
+have no public source.
 """
 
 from __future__ import annotations
