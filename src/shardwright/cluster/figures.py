@@ -36,6 +36,20 @@ _FLOAT8 = (
     "float8_e5m2fnuz",
 )
 
+COMPUTE_UNITS = {
+    **dict.fromkeys(("V100-SXM2-16GB", "V100-SXM2-32GB", "V100-PCIe"), 80),
+    **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIe-80GB"), 108),
+    **dict.fromkeys(("H100-SXM5-80GB", "H100-NVL-94GB", "H200-SXM-141GB", "GH200-141GB"), 132),
+    "H100-PCIe-80GB": 114,
+    **dict.fromkeys(("B200-SXM-180GB", "GB200-186GB"), 148),
+    "L4-24GB": 58,
+    "L40S-48GB": 142,
+    "A10-24GB": 72,
+    "A10G-24GB": 80,
+    "RTX-4090-24GB": 128,
+}
+"""Streaming multiprocessors, as NVIDIA's architecture papers of each generation count them."""
+
 PEAK_DTYPES = ("float64", "float32", "float16", "bfloat16", *_FLOAT8, "int8")
 """Element types that a device may state a peak for."""
 
@@ -53,6 +67,7 @@ def device_of(row: Row) -> Device:
         memory_bytes=int(memory_gib * GIB / package),
         memory_bandwidth_bytes_per_s=bandwidth_gbs * GIGA / package,
         matmul_efficiency=_matmul_efficiency(row),
+        compute_units=COMPUTE_UNITS.get(row.name, 0),
         source=row.text("source"),
     )
 

@@ -29,6 +29,8 @@ class Device:
         memory_bandwidth_bytes_per_s: of its main memory.
         matmul_efficiency: achievable over peak for large matrix products, in (0, 1].
         launch_s: fixed time of starting one operator.
+        compute_units: that each work on a tile of their own (streaming multiprocessors of a GPU);
+            0 where they are unknown or the matrix unit is one.
         source: where the figures come from.
     """
 
@@ -38,6 +40,7 @@ class Device:
     memory_bandwidth_bytes_per_s: float
     matmul_efficiency: float = 0.7
     launch_s: float = 5e-6
+    compute_units: int = 0
     source: str = ""
 
 

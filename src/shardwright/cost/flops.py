@@ -67,6 +67,8 @@ def kind_flops(
     A multiply and an add count two. An elementwise function counts one per element however hard it
     is, and moving data counts nothing.
     """
+    if kind.startswith("ragged_dot"):
+        return _ragged_flops(rule)
     if kind in CONTRACTION_KINDS:
         return _contraction_flops(rule, operand_shapes, result_shapes)
     if kind in _MOVING_KINDS or kind.startswith("shard."):
@@ -94,6 +96,15 @@ def _contraction_flops(
     for size, factors in zip(operand_shapes[1], rule.operands[1], strict=True):
         summed *= size / math.prod(rule.factors[f].size for f in factors if f in kept)
     return 2.0 * summed * math.prod(result_shapes[0])
+
+
+def _ragged_flops(rule: OpRule) -> float:
+    """Two for each step of the loops that two sides share: a row meets one group, not each."""
+    sides = [
+        {f for factors in dims for f in factors} for dims in (*rule.operands[:2], *rule.results)
+    ]
+    shared = {f for side in sides for f in side if sum(f in other for other in sides) > 1}
+    return 2.0 * math.prod(rule.factors[factor].size for factor in shared)
 
 
 def _cubes(shape: Shape) -> float:

@@ -25,7 +25,10 @@ from shardwright.sharding.rules.elementwise import RULES as _ELEMENTWISE
 KEPT_DISTANCE = 200
 """Operators between a value and its reader beyond which the value is taken to be kept in memory."""
 
-_CHEAP = frozenset(_ELEMENTWISE) | {"broadcast_in_dim", "iota", "squeeze", "expand_dims", "copy"}
+_CHEAP = frozenset(_ELEMENTWISE) | {
+    *("broadcast_in_dim", "concatenate", "copy", "expand_dims", "iota", "pad", "rev", "slice"),
+    *("split", "squeeze", "transpose"),
+}
 _READS_FUSED = _CHEAP | {
     "reduce_sum",
     "reduce_max",

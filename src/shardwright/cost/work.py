@@ -16,6 +16,8 @@ from shardwright.ir import Graph, Op
 from shardwright.ir.dtypes import itemsize_bytes
 from shardwright.sharding import OpRule, Sharding
 
+_STACKING = "shard.scan_stack"
+
 
 def local_work_s(
     op: Op,
@@ -40,7 +42,7 @@ def local_work_s(
     if op.kind in CONTRACTION_KINDS:
         return _contraction_s(op, graph, rule, operands, results, placed)
     written = sum(
-        local_bytes(graph, tensor_id, sharding, placed)
+        written_bytes(op, graph, tensor_id, sharding, placed)
         for tensor_id, sharding, kept in zip(op.results, results, is_written, strict=True)
         if kept
     )
@@ -62,6 +64,17 @@ def _contraction_s(
     flops = op_flops(op, graph, rule) / placed.mesh.size_of(axes)
     dtype = graph.tensor(op.operands[0]).dtype
     return matmul_time_s(flops, touched, dtype, placed.topology)
+
+
+def written_bytes(
+    op: Op, graph: Graph, tensor_id: int, sharding: Sharding | None, placed: PlacedMesh
+) -> int:
+    """Bytes that one run of ``op`` writes of a result on one device.
+
+    A trip of a loop writes its own layer of a stack, not the whole of it.
+    """
+    size = local_bytes(graph, tensor_id, sharding, placed)
+    return size // max(1, graph.tensor(tensor_id).shape[0]) if op.kind == _STACKING else size
 
 
 def local_bytes(graph: Graph, tensor_id: int, sharding: Sharding | None, placed: PlacedMesh) -> int:

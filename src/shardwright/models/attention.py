@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from shardwright.models.case import Params
-from shardwright.models.layers import normal
+from shardwright.models.layers import normal, operand
 
 
 def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
@@ -76,7 +76,7 @@ def grouped_attention(
     """
     q, k, v = _projected(params, x)
     attend = jax.checkpoint(grouped_causal_attention) if remat else grouped_causal_attention
-    attended = attend(rotary(q, theta=theta), rotary(k, theta=theta), v)
+    attended = attend(operand(rotary(q, theta=theta)), operand(rotary(k, theta=theta)), v)
     return jnp.einsum("bshk,hkd->bsd", attended, params["wo"])
 
 
@@ -110,4 +110,4 @@ def _causal_softmax(scores: jax.Array) -> jax.Array:
     queries, keys = scores.shape[-2:]
     visible = jnp.arange(queries)[:, None] >= jnp.arange(keys)[None, :]
     masked = jnp.where(visible, scores.astype(jnp.float32), jnp.finfo(jnp.float32).min)
-    return jax.nn.softmax(masked, axis=-1).astype(scores.dtype)
+    return operand(jax.nn.softmax(masked, axis=-1).astype(scores.dtype))

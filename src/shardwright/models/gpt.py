@@ -23,6 +23,7 @@ from shardwright.models.layers import (
     init_layer_norm,
     layer_norm,
     normal,
+    operand,
     token_logits,
 )
 from shardwright.models.sizes import require_multiple
@@ -42,6 +43,7 @@ class GptConfig:
         scan: blocks run in one loop over stacked weights.
         remat: activations inside a block are computed again in the backward pass.
         remat_attention: attention scores alone are.
+        lean: only what matrix products read and write is kept, and the rest computed again.
         fused: the projections of queries, keys and values are one weight, as Megatron keeps them.
     """
 
@@ -57,6 +59,7 @@ class GptConfig:
     scan: bool = False
     remat: bool = False
     remat_attention: bool = False
+    lean: bool = False
     fused: bool = False
     param_dtype: str = "float32"
     compute_dtype: str = "float32"
@@ -137,10 +140,10 @@ def block(config: GptConfig, params: Params, x: jax.Array, key: jax.Array | None
     """``x`` [batch, seq, d_model] after attention and feed-forward, each added to its input."""
     params = cast(params, config.compute_dtype)
     first, second = (None, None) if key is None else jax.random.split(key)
-    normed = layer_norm(params["attention_norm"], x)
+    normed = operand(layer_norm(params["attention_norm"], x))
     attended = _attention(config, params["attention"], normed)
     x = x + dropout(attended, config.dropout, first)
-    passed = _ffn(params["ffn"], layer_norm(params["ffn_norm"], x))
+    passed = _ffn(params["ffn"], operand(layer_norm(params["ffn_norm"], x)))
     return x + dropout(passed, config.dropout, second)
 
 
@@ -161,7 +164,7 @@ def _projected(params: Params, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.
 
 def _ffn(params: Params, x: jax.Array) -> jax.Array:
     hidden = jax.nn.gelu(jnp.einsum("bsd,df->bsf", x, params["up"]) + params["up_bias"])
-    return jnp.einsum("bsf,fd->bsd", hidden, params["down"]) + params["down_bias"]
+    return jnp.einsum("bsf,fd->bsd", operand(hidden), params["down"]) + params["down_bias"]
 
 
 def forward(
@@ -177,6 +180,7 @@ def forward(
         x,
         scan=config.scan,
         remat=config.remat,
+        lean=config.lean,
         key=block_key,
     )
     x = layer_norm(params["final_norm"], x)

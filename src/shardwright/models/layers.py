@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from shardwright.models.case import Params
 
 _EPSILON = 1e-5
+_OPERAND = "operand of a matrix product"
+
+_policies = jax.checkpoint_policies
+keeping_matmuls = _policies.save_from_both_policies(
+    _policies.dots_saveable, _policies.save_only_these_names(_OPERAND)
+)
+"""A checkpoint policy: keep what matrix products read (``operand``) and write, and no more."""
+
+
+def operand(x: jax.Array) -> jax.Array:
+    """``x``, marked as what a matrix product reads."""
+    marked: jax.Array = checkpoint_name(x, _OPERAND)
+    return marked
 
 
 def normal(key: jax.Array, shape: tuple[int, ...], *, fan_in: int, dtype: str) -> jax.Array:

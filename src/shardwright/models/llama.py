@@ -22,6 +22,7 @@ from shardwright.models.layers import (
     cross_entropy,
     init_rms_norm,
     normal,
+    operand,
     rms_norm,
     token_logits,
 )
@@ -41,6 +42,7 @@ class LlamaConfig:
         scan: blocks run in one loop over stacked weights.
         remat: activations inside a block are computed again in the backward pass.
         remat_attention: attention scores alone are.
+        lean: only what matrix products read and write is kept, and the rest computed again.
         fused: weights that multiply the same activations are one (queries, keys and values; gate
             and up), as Megatron keeps them.
         gated: SwiGLU; else a squared ReLU without a gate.
@@ -60,6 +62,7 @@ class LlamaConfig:
     scan: bool = False
     remat: bool = False
     remat_attention: bool = False
+    lean: bool = False
     fused: bool = False
     gated: bool = True
     param_dtype: str = "float32"
@@ -121,11 +124,11 @@ def block(config: LlamaConfig, params: Params, x: jax.Array, key: jax.Array | No
     """``x`` [batch, seq, d_model] after attention and feed-forward, each added to its input."""
     del key
     params = cast(params, config.compute_dtype)
-    normed = rms_norm(params["attention_norm"], x)
+    normed = operand(rms_norm(params["attention_norm"], x))
     theta, remat = config.rope_theta, config.remat_attention
     x = x + grouped_attention(params["attention"], normed, theta=theta, remat=remat)
-    hidden = _hidden(params["ffn"], rms_norm(params["ffn_norm"], x))
-    return x + jnp.einsum("bsf,fd->bsd", hidden, params["ffn"]["down"])
+    hidden = _hidden(params["ffn"], operand(rms_norm(params["ffn_norm"], x)))
+    return x + jnp.einsum("bsf,fd->bsd", operand(hidden), params["ffn"]["down"])
 
 
 def _hidden(params: Params, x: jax.Array) -> jax.Array:
@@ -143,7 +146,9 @@ def forward(config: LlamaConfig, params: Params, tokens: jax.Array) -> jax.Array
     """Logits [batch, seq, vocab] for ``tokens`` [batch, seq]."""
     x = jnp.take(params["embed"], tokens, axis=0).astype(config.compute_dtype)
     run = partial(block, config)
-    x = apply_blocks(run, params["blocks"], x, scan=config.scan, remat=config.remat)
+    x = apply_blocks(
+        run, params["blocks"], x, scan=config.scan, remat=config.remat, lean=config.lean
+    )
     return token_logits(params, rms_norm(params["final_norm"], x))
 
 

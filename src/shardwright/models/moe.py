@@ -23,6 +23,7 @@ from shardwright.models.layers import (
     cross_entropy,
     init_rms_norm,
     normal,
+    operand,
     rms_norm,
     token_logits,
 )
@@ -50,6 +51,7 @@ class MoeConfig:
         scan: blocks run in one loop over stacked weights.
         remat: activations inside a block are computed again in the backward pass.
         remat_attention: attention scores alone are.
+        lean: only what matrix products read and write is kept, and the rest computed again.
         fused: the projections of queries, keys and values are one weight, as Megatron keeps them.
     """
 
@@ -71,6 +73,7 @@ class MoeConfig:
     scan: bool = False
     remat: bool = False
     remat_attention: bool = False
+    lean: bool = False
     fused: bool = False
     param_dtype: str = "float32"
     compute_dtype: str = "float32"
@@ -136,10 +139,10 @@ def block(config: MoeConfig, params: Params, flow: Flow, key: jax.Array | None) 
     del key
     x, balance = flow
     params = cast(params, config.compute_dtype)
-    normed = rms_norm(params["attention_norm"], x)
+    normed = operand(rms_norm(params["attention_norm"], x))
     theta, remat = config.rope_theta, config.remat_attention
     x = x + grouped_attention(params["attention"], normed, theta=theta, remat=remat)
-    answer, added = _ffn(config, params["ffn"], rms_norm(params["ffn_norm"], x))
+    answer, added = _ffn(config, params["ffn"], operand(rms_norm(params["ffn_norm"], x)))
     return x + answer, balance + added
 
 
@@ -154,7 +157,9 @@ def forward(config: MoeConfig, params: Params, tokens: jax.Array) -> Flow:
     x = jnp.take(params["embed"], tokens, axis=0).astype(config.compute_dtype)
     run = partial(block, config)
     flow = (x, jnp.zeros((), jnp.float32))
-    x, balance = apply_blocks(run, params["blocks"], flow, scan=config.scan, remat=config.remat)
+    x, balance = apply_blocks(
+        run, params["blocks"], flow, scan=config.scan, remat=config.remat, lean=config.lean
+    )
     return token_logits(params, rms_norm(params["final_norm"], x)), balance
 
 

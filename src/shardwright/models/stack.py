@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from shardwright.models.case import Params
+from shardwright.models.layers import keeping_matmuls
 
 Carry = TypeVar("Carry")
 Block = Callable[[Params, Carry, jax.Array | None], Carry]
@@ -32,6 +33,7 @@ def apply_blocks(
     *,
     scan: bool,
     remat: bool,
+    lean: bool = False,
     key: jax.Array | None = None,
 ) -> Carry:
     """The carry after all blocks.
@@ -42,10 +44,14 @@ def apply_blocks(
         carry: enters the first block.
         scan: the blocks run in one ``lax.scan``.
         remat: activations inside a block are computed again in the backward pass.
+        lean: of the activations only what matrix products read and write is kept for the backward
+            pass, as kernels written by hand do; what lies between is computed again.
         key: each block gets its own key folded from this one.
     """
     # A loop already keeps XLA from merging the recomputation with the forward pass.
-    run = jax.checkpoint(block, prevent_cse=not scan) if remat else block
+    policy = keeping_matmuls if lean and not remat else None
+    checkpointed = jax.checkpoint(block, prevent_cse=not scan, policy=policy)
+    run = checkpointed if remat or lean else block
     if scan:
         return _scanned(run, weights, carry, key)
     for layer, layer_weights in enumerate(weights):

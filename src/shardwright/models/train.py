@@ -40,12 +40,16 @@ class TrainConfig:
     grad_norm: bool = False
     master_weights: bool = False
 
-    def transformation(self) -> optax.GradientTransformation:
-        """The optax optimizer.
+    def __post_init__(self) -> None:
+        """Refuse an optimizer that does not exist."""
+        if self.optimizer not in _LEARNING_RATES:
+            raise UsageError(
+                f'no optimizer is named "{self.optimizer}"',
+                hint=did_you_mean(self.optimizer, _LEARNING_RATES),
+            )
 
-        Raises:
-            UsageError: no optimizer has this name.
-        """
+    def transformation(self) -> optax.GradientTransformation:
+        """The optax optimizer."""
         update = self._update()
         if self.clip_norm is None:
             return update
@@ -73,11 +77,6 @@ class TrainConfig:
         return {"params": params, "opt_state": {"master": master, "inner": inner}}
 
     def _update(self) -> optax.GradientTransformation:
-        if self.optimizer not in _LEARNING_RATES:
-            raise UsageError(
-                f'no optimizer is named "{self.optimizer}"',
-                hint=did_you_mean(self.optimizer, _LEARNING_RATES),
-            )
         rate = self.learning_rate
         rate = _LEARNING_RATES[self.optimizer] if rate is None else rate
         if self.optimizer == "momentum":

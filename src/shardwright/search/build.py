@@ -258,7 +258,7 @@ class _Builder:
                     node, palette = self.demands.borrowed[result]
                     runs = sum(r for kept, r in self.written_runs(op).items() if kept[slot])
                     times = [
-                        self.prices.write_time_s(self.folded, result, form)
+                        self.prices.write_time_s(self.folded, op, result, form)
                         for form in palette.shardings
                     ]
                     self.node_costs[node] += (np.array(times) * runs)[palette.index]

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import final
 
 from shardwright.ir import Role
-from shardwright.search.fold import FoldedGraph, FoldedOp, Source
+from shardwright.search.fold import FoldedGraph, FoldedOp
 from shardwright.search.lead import Lead
 from shardwright.sharding import FactorKind
 from shardwright.sharding.factor import TensorFactors
@@ -47,10 +47,13 @@ class Labels:
     Attributes:
         tensors: for each folded tensor the labels of its dims (None where a dim means nothing).
         factors: for each folded operator the labels of its factors.
+        is_weight: for each folded tensor whether it is a parameter, perhaps converted or taken from
+            a stack.
     """
 
     tensors: tuple[tuple[DimLabel | None, ...], ...]
     factors: tuple[tuple[DimLabel | None, ...], ...]
+    is_weight: tuple[bool, ...]
 
     def has(self, label: DimLabel) -> bool:
         """Whether any dim of the step has that meaning."""
@@ -89,6 +92,7 @@ class _Labeller:
                 for tensor in self.folded.tensors
             ),
             factors=tuple(self.factor_labels(op, meaning) for op in self.folded.ops),
+            is_weight=tuple(self.is_weight(tensor.index) for tensor in self.folded.tensors),
         )
 
     def slots(self, op: FoldedOp) -> Iterator[tuple[int, int]]:
@@ -175,7 +179,7 @@ class _Labeller:
             (dims, source.tensor)
             for dims, sources in zip(op.rule.operands, op.operands, strict=True)
             for source in sources
-            if self.is_weight(source)
+            if self.is_weight(source.tensor)
         ]
         if op.op.kind == "ragged_dot_general":
             slots = (self.starts[t] for dims, t in weights if len(dims) == 3)
@@ -190,9 +194,9 @@ class _Labeller:
                 if factor in in_both & in_result:
                     yield slot
 
-    def is_weight(self, source: Source) -> bool:
+    def is_weight(self, tensor_index: int) -> bool:
         """Whether a tensor is a parameter, perhaps converted or taken from a stack."""
-        node = self.lead.tensors[source.tensor]
+        node = self.lead.tensors[tensor_index]
         return node >= 0 and any(
             self.folded.tensors[i].tensor.role is Role.PARAMETER
             for i in self.lead.nodes[node].inputs

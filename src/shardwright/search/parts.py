@@ -9,6 +9,7 @@ from typing import TypeVar, final
 
 import numpy as np
 
+from shardwright.cost.flops import CONTRACTION_KINDS
 from shardwright.ir import Role
 from shardwright.search.cuts import keeps_cut
 from shardwright.search.labels import DimLabel, Labels
@@ -190,6 +191,8 @@ class Part:
                 require(mask, ~uses[palette.index])
         elif self.use.part is AxisPart.TENSOR:
             self._limit_tensor_op(mask, strategies, palette.index, on)
+            if self._multiplies_weight(op_index):
+                require(mask, ~on[DimLabel.SEQUENCE][palette.index])
         elif DimLabel.EXPERT in labels:
             allowed = on[DimLabel.EXPERT]
             if not self._reads_weight(op_index):
@@ -212,6 +215,13 @@ class Part:
             require(mask, ~on[DimLabel.SEQUENCE][index])
             scattered = self._mark(strategies, self._scatters)
             require(mask, ~scattered[index])
+
+    def _multiplies_weight(self, op_index: int) -> bool:
+        """Whether it is a product with a parameter, perhaps converted or taken from a stack."""
+        op = self.space.folded.ops[op_index]
+        return op.op.kind in CONTRACTION_KINDS and any(
+            self.labels.is_weight[source.tensor] for sources in op.operands for source in sources
+        )
 
     def _reads_weight(self, op_index: int) -> bool:
         """Whether a parameter is among the operands."""

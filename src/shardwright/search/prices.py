@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shardwright.cluster import PlacedMesh
 from shardwright.cost.collective import collective_time_s
 from shardwright.cost.compute import memory_time_s
-from shardwright.cost.work import local_bytes, local_work_s
+from shardwright.cost.work import local_work_s, written_bytes
 from shardwright.ir import Tensor
 from shardwright.ir.dtypes import itemsize_bytes
 from shardwright.search.fold import FoldedGraph, FoldedOp
@@ -81,10 +81,12 @@ class Prices:
             self.placed.mesh,
         )
 
-    def write_time_s(self, folded: FoldedGraph, tensor_index: int, form: Sharding) -> float:
-        """Seconds to write one tensor in a given form and read it once."""
+    def write_time_s(
+        self, folded: FoldedGraph, op: FoldedOp, tensor_index: int, form: Sharding
+    ) -> float:
+        """Seconds of one run of ``op`` to write a result in a given form and read it once."""
         tensor_id = folded.tensors[tensor_index].tensor.id
-        size_bytes = local_bytes(folded.graph, tensor_id, form, self.placed)
+        size_bytes = written_bytes(op.op, folded.graph, tensor_id, form, self.placed)
         return memory_time_s(2.0 * size_bytes, self.placed.topology)
 
     def op_time_s(

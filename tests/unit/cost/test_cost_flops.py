@@ -44,6 +44,20 @@ CONTRACTIONS = [
         {"b": 2, "k": 3, "h": 4, "d": 5},
         2 * 2 * 3 * 20,
     ),
+    (
+        "rows of groups",
+        "ragged_dot_general",
+        "m k, g k n, g -> m n",
+        {"m": 6, "k": 3, "g": 4, "n": 5},
+        2 * 6 * 3 * 5,
+    ),
+    (
+        "weights of groups",
+        "ragged_dot_general",
+        "m k, m n, g -> g k n",
+        {"m": 6, "k": 3, "g": 4, "n": 5},
+        2 * 6 * 3 * 5,
+    ),
 ]
 
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from shardwright.cluster import Mesh
+from shardwright.cluster.parse import topology
 from shardwright.cost.estimate import estimate
 from shardwright.plan import from_json, to_json, verify_plan
 from shardwright.plan.record import Provenance
 from shardwright.search.assemble import assemble
+from shardwright.search.find import Question
 from shardwright.search.memory import MemoryView
 from shardwright.search.space import Space
 from tests.unit.search.subjects import MESHES, SUBJECTS, planner_of, space_of
@@ -60,3 +62,15 @@ def test_plan_of_a_search_survives_json() -> None:
     memory = MemoryView.of(space, planner_of("gpt-scan-remat").storage)
     plan = assemble(space, memory, random_choice(space, 7), Provenance(method="random"))
     assert from_json(to_json(plan)) == plan
+
+
+def test_a_layer_more_costs_as_much_as_the_layer_before() -> None:
+    """A trip of a loop writes its own layer of what the loop stacks, not the whole stack."""
+    machines, question = topology("8xH100"), Question(method="data-parallel", meshes=(MESHES[0],))
+    time_s = {}
+    for layers in (2, 4, 8):
+        planner = planner_of("llama-scan", layers)
+        plan = planner.find(machines, question).plan
+        assert plan is not None
+        time_s[layers] = estimate(plan, planner.folded.graph, machines).compute_time_s
+    assert time_s[8] - time_s[4] == pytest.approx(2 * (time_s[4] - time_s[2]), rel=1e-6)
