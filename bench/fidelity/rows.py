@@ -24,6 +24,10 @@ _BEFORE_FUSED_ATTENTION = (
     *("BLOOM", "BigScience", "OneFlow", "LiBai"),
 )
 """Runs of before June 2022, when FlashAttention came out."""
+_MEGATRON_SINCE_2022 = (
+    *("Korthikanti", "Megatron-LM examples", "Megatron-LM functional", "NVIDIA dgxc"),
+    "Zero Bubble",
+)
 _PLAIN_PYTORCH = ("MosaicML", "torchtitan", "PyTorch")
 
 
@@ -116,6 +120,15 @@ class Run:
         """Whether the notes say that collectives run beside computation."""
         notes = self.notes.lower()
         return any(word in notes for word in ("overlap", "async")) and "no overlap" not in notes
+
+    @property
+    def overlaps_backward(self) -> bool:
+        """Whether tensor parallelism's backward collectives run beside gradients of weights.
+
+        Megatron-LM's default since 2022 (``--no-async-tensor-model-parallel-allreduce`` turns it
+        off).
+        """
+        return self.source.startswith(_MEGATRON_SINCE_2022)
 
     @property
     def is_even(self) -> bool:

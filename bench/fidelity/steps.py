@@ -50,6 +50,7 @@ def rows_of(runs: Sequence[Run], cache: Path | None) -> tuple[list[Run], Rows, l
             fuses_attention=np.array([run.fuses_attention for run in kept]),
             fuses_elementwise=np.array([run.fuses_elementwise for run in kept]),
             overlaps=np.array([run.overlaps for run in kept]),
+            overlaps_backward=np.array([run.overlaps_backward for run in kept]),
             repeats_layers=np.array([run.repeats_layers for run in kept]),
             attention_speed=np.array([run.attention_speed for run in kept]),
             score_speed=np.array([run.score_speed for run in kept]),
@@ -166,7 +167,8 @@ def ranking(runs: Sequence[Run], predicted: Numbers) -> dict[str, float]:
         guesses = np.array([predicted[rows].mean() for rows in layouts.values()])
         order = np.argsort(guesses, kind="stable")
         weights.append(len(layouts))
-        ranks.append(float(spearmanr(guesses, times).statistic))
+        is_flat = np.ptp(guesses) == 0 or np.ptp(times) == 0
+        ranks.append(0.0 if is_flat else float(spearmanr(guesses, times).statistic))
         first.append(times[order[0]] / times.min() - 1)
         third.append(times[order[:3]].min() / times.min() - 1)
     return {

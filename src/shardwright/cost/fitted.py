@@ -8,16 +8,16 @@ from __future__ import annotations
 from shardwright.cost.kernels import KernelModel
 
 FITTED = KernelModel(
-    matmul_share=0.975,
-    unmeasured_share=0.664,
-    narrow_share=0.948,
-    ramp_depth=13.2,
-    attention_share=0.516,
-    memory_share=0.785,
-    unfused_share=0.585,
-    score_passes=2.9,
-    shown_activation_share=0.092,
-    hidden_weight_share=0.53,
-    network_share=0.749,
-    between_steps_s=0.0229,
+    matmul_share=0.979,
+    unmeasured_share=0.672,
+    narrow_share=0.927,
+    ramp_depth=0.0,
+    attention_share=0.519,
+    memory_share=0.777,
+    unfused_share=0.564,
+    score_passes=2.86,
+    shown_activation_share=0.058,
+    hidden_weight_share=0.383,
+    network_share=0.614,
+    between_steps_s=0.0252,
 )

@@ -103,6 +103,8 @@ class Software:
         fuses_attention: scores stay out of memory.
         fuses_elementwise: chains of elementwise operators are fused as the graph allows.
         overlaps: collectives run beside computation.
+        overlaps_backward: those of activations do in the backward pass, beside the products that
+            make gradients of weights.
         repeats_layers: a layer that is computed again is computed whole, its last product too,
             which nobody reads.
         attention_speed: of its fused attention kernel, over that of the second FlashAttention.
@@ -115,6 +117,7 @@ class Software:
     score_speed: Numbers
     fuses_elementwise: Flags
     overlaps: Flags
+    overlaps_backward: Flags
 
 
 @final

@@ -81,9 +81,9 @@ def step_times_s(
 ) -> StepTimes:
     """Seconds of one step of each plan under its schedule."""
     local = local_times_s(works, rates, software, model)
-    moved = works.collective_s / model.network_share
-    shown = np.where(software.overlaps, model.shown_activation_share, 1.0)[:, None]
-    activation = shown * moved[:, Purpose.ACTIVATION]
+    moved = works.collective_s.copy()
+    moved[:, Purpose.ACTIVATION] /= model.network_share
+    activation = _shown(software, model) * moved[:, Purpose.ACTIVATION]
     compute_s, activation_s = (
         _slowest_stage(works, part, schedules) for part in (local, activation)
     )
@@ -101,6 +101,15 @@ def step_times_s(
         exposed_s=exposed_s,
         update_s=update_s,
     )
+
+
+def _shown(software: Software, model: KernelModel) -> Numbers:
+    """Share of moving activations that stays in the way, by plan and segment."""
+    shown = np.ones((len(software.overlaps), len(Segment)))
+    shown[software.overlaps] = model.shown_activation_share
+    for segment in (Segment.LAYER_BACKWARD, Segment.OUTER_BACKWARD):
+        shown[software.overlaps_backward, segment] = model.shown_activation_share
+    return shown
 
 
 def _slowest_stage(works: Works, times: Numbers, schedules: Schedules) -> Numbers:
