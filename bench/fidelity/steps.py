@@ -29,6 +29,7 @@ from shardwright.cost.workload import Numbers, workload_of
 
 _FILLS = {"ZB-1p": 1.0, "ZB-2p": 2.0}
 _LEAST_LAYOUTS = 4
+_DATA = Path(__file__).parent / "data"
 
 
 def rows_of(runs: Sequence[Run], cache: Path | None) -> tuple[list[Run], Rows, list[LeftOut]]:
@@ -182,7 +183,7 @@ def ranking(runs: Sequence[Run], predicted: Numbers) -> dict[str, float]:
 def main() -> None:
     """Print the tables and the figures."""
     flags = parser(__doc__)
-    flags.add_argument("--folder", type=Path, required=True, help="holds throughput.csv")
+    flags.add_argument("--folder", type=Path, default=_DATA, help="holds throughput.csv")
     flags.add_argument("--cache", type=Path, default=None, help="keep plans in this folder")
     flags.add_argument("--fit", action="store_true", help="fit anew instead of taking FITTED")
     args = flags.parse_args()

@@ -36,7 +36,7 @@ class Purpose(IntEnum):
 
 def purposes_of(flat: FlatGraph, collectives: Sequence[PlannedCollective]) -> tuple[Purpose, ...]:
     """The purpose of each collective of a plan of ``flat``."""
-    weights, gradients = _weights(flat), _gradients(flat)
+    weights, gradients = weights_of(flat), _gradients(flat)
     state = {after for _, after in flat.graph.state_pairs}
 
     def purpose(planned: PlannedCollective) -> Purpose:
@@ -49,7 +49,7 @@ def purposes_of(flat: FlatGraph, collectives: Sequence[PlannedCollective]) -> tu
     return tuple(purpose(planned) for planned in collectives)
 
 
-def _weights(flat: FlatGraph) -> set[int]:
+def weights_of(flat: FlatGraph) -> set[int]:
     """Parameters and what is a converted, sliced or reordered form of one."""
     graph = flat.graph
     found = {i for i in graph.inputs if graph.tensor(i).role is Role.PARAMETER}
