@@ -7,83 +7,31 @@ rooms in order: capture, search, estimate, execute.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import jax
 
-from shardwright.capture.from_jax import capture
+from shardwright.capture.from_jax import capture, require_function
 from shardwright.capture.record import Captured
-from shardwright.cluster import Mesh, Topology
+from shardwright.cluster import Topology
 from shardwright.cluster.parse import topology as parse_topology
 from shardwright.cost.estimate import Estimate, estimate
-from shardwright.errors import NoPlanError, UsageError, did_you_mean
+from shardwright.errors import NoPlanError, UsageError
 from shardwright.execute.check import CheckResult, check
 from shardwright.execute.compare import Comparison, compare
 from shardwright.execute.create import create
 from shardwright.execute.devices import this_machine
 from shardwright.execute.on_jax import Program, program
-from shardwright.ir import Role
+from shardwright.options import Options as Options
+from shardwright.options import options_of
 from shardwright.plan import Plan, save
 from shardwright.report.explain import explain, explain_no_plan
 from shardwright.report.html import to_html
-from shardwright.search.constraints import Constraint
-from shardwright.search.find import OnMesh, Question, find_plan
-from shardwright.search.intra import Effort
+from shardwright.search.find import OnMesh, find_plan
 from shardwright.search.result import SearchResult
-from shardwright.sharding import Sharding
-
-MeshLike = Mesh | Mapping[str, int]
-ConstraintsLike = Mapping[str, Sequence[str | tuple[str, ...] | None]]
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What may be asked of a search; every field has the default that suits most.
-
-    Attributes:
-        method: ``auto``, or a recipe's name such as ``zero-3``.
-        mesh: axis sizes by name, such as ``{"dp": 2, "tp": 4}``; by default all shapes are tried.
-        constraints: shardings by input name (``*`` allowed), one entry per dim: an axis, a tuple
-            of axes, or None.
-        memory_bytes: budget per device; by default the cluster's memory less a stated reserve.
-        gap: relative gap between plan and bound at which the search may stop.
-        time_limit_s: wall seconds of search per mesh.
-        total_time_s: wall seconds of search after which no further mesh is tried.
-        roles: roles by input name, where capture guesses wrong.
-    """
-
-    method: str = "auto"
-    mesh: MeshLike | None = None
-    constraints: ConstraintsLike | None = None
-    memory_bytes: int = 0
-    gap: float = 1e-3
-    time_limit_s: float = 20.0
-    total_time_s: float = 40.0
-    roles: Mapping[str, Role | str] | None = None
-
-    def question(self) -> Question:
-        """The same, as the search asks it."""
-        if self.constraints and self.mesh is None:
-            raise UsageError(
-                f"{len(self.constraints)} constraints name mesh axes, but no mesh is given",
-                hint='mesh={"dp": 2, "tp": 4} with the axes that the constraints name',
-            )
-        return Question(
-            method=self.method,
-            meshes=() if self.mesh is None else (as_mesh(self.mesh),),
-            constraints=tuple(
-                Constraint(pattern=pattern, sharding=Sharding.of(*dims))
-                for pattern, dims in (self.constraints or {}).items()
-            ),
-            budget_bytes=self.memory_bytes,
-            effort=Effort(
-                gap=self.gap, time_limit_s=self.time_limit_s, total_time_s=self.total_time_s
-            ),
-        )
 
 
 @final
@@ -152,7 +100,7 @@ def plan(
         ConstraintError: constraints clash.
         TopologyError: the machines are unknown or too few.
     """
-    asked = _options(options, settings)
+    asked = options_of(options, settings)
     topology = parse_topology(cluster) if cluster is not None else this_machine()
     captured = capture(step, *args, roles=asked.roles)
     return plan_captured(captured, topology, asked, on_mesh)
@@ -191,11 +139,12 @@ def parallelize(
         options: what to ask of the search.
         **settings: fields of ``Options`` by name.
     """
-    asked = _options(options, settings)
+    asked = options_of(options, settings)
     if step is None:
         return functools.partial(
             parallelize, cluster=cluster, devices=devices, verify=verify, options=asked
         )
+    require_function(step)
     return ParallelStep(
         step=step,
         topology=None if cluster is None else parse_topology(cluster),
@@ -313,19 +262,6 @@ class ParallelStep:
     def explain(self) -> str:
         """The plan as text."""
         return self.planned.explain()
-
-
-def as_mesh(mesh: MeshLike) -> Mesh:
-    """A mesh from axis sizes by name."""
-    return mesh if isinstance(mesh, Mesh) else Mesh.of(**mesh)
-
-
-def _options(options: Options | None, settings: Mapping[str, Any]) -> Options:
-    known = Options.__dataclass_fields__
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise UsageError(f'"{unknown[0]}" is not an option', hint=did_you_mean(unknown[0], known))
-    return replace(options or Options(), **settings)
 
 
 def _all_concrete(args: Any, kwargs: Any) -> bool:

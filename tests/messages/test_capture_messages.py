@@ -155,8 +155,7 @@ def test_no_function() -> None:
     with pytest.raises(CaptureError) as raised:
         capture({"w": X}, X)  # type: ignore[arg-type]
     assert str(raised.value) == (
-        "the step is a dict, not a function\n"
-        "  try    capture(step, *args) with the function itself first"
+        "the step is a dict, not a function\n  try    the function itself first, then its arguments"
     )
 
 

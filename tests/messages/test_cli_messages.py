@@ -155,8 +155,7 @@ ROWS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "a step that is no function": (
         ("plan", "--step", "user_steps:not_a_step", "--cluster", "8xH100"),
         2,
-        "the step is a int, not a function\n"
-        "  try    capture(step, *args) with the function itself first",
+        "the step is a int, not a function\n  try    the function itself first, then its arguments",
     ),
     "an unknown method": (
         (*PLAN, "--method", "zero3"),
@@ -174,13 +173,13 @@ ROWS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "a mesh that is none": (
         (*PLAN, "--mesh", "dp=2,tp"),
         2,
-        '"tp" in --mesh dp=2,tp is not a new axis and its size\n'
+        '"tp" in mesh "dp=2,tp" is not a new axis and its size\n'
         "  try    name=size pairs with commas between, as in dp=2,tp=4",
     ),
     "an axis twice": (
         (*PLAN, "--mesh", "dp=2,dp=4"),
         2,
-        '"dp=4" in --mesh dp=2,dp=4 is not a new axis and its size\n'
+        '"dp=4" in mesh "dp=2,dp=4" is not a new axis and its size\n'
         "  try    name=size pairs with commas between, as in dp=2,tp=4",
     ),
     "a mesh larger than the devices": (

@@ -16,6 +16,19 @@ from shardwright.errors import CaptureError
 from shardwright.ir import Role, verify_graph
 
 
+def require_function(step: Any) -> None:
+    """Nothing, where ``step`` can be called.
+
+    Raises:
+        CaptureError: it cannot.
+    """
+    if not callable(step):
+        raise CaptureError(
+            f"the step is a {type(step).__name__}, not a function",
+            hint="the function itself first, then its arguments",
+        )
+
+
 def capture(
     step: Callable[..., Any],
     *args: Any,
@@ -38,11 +51,7 @@ def capture(
         CaptureError: ``step`` is no function, a leaf is no array, shapes depend on data, the step
             fails, or a pattern of ``roles`` matches no input.
     """
-    if not callable(step):
-        raise CaptureError(
-            f"the step is a {type(step).__name__}, not a function",
-            hint="capture(step, *args) with the function itself first",
-        )
+    require_function(step)
     arguments = flatten_arguments(step, args, kwargs)
     traced = trace_step(step, arguments)
     jaxpr = normalise(traced.jaxpr)

@@ -98,7 +98,7 @@ def asked_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         asked = Asked(
             method=method,
-            mesh=parse_mesh(mesh) if mesh else None,
+            mesh=Mesh.parse(mesh) if mesh else None,
             constraints=tuple(parse_constraint(text) for text in constraints),
             memory_bytes=_parse_memory(memory) if memory else 0,
             gap=gap,
@@ -111,24 +111,6 @@ def asked_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
-
-
-def parse_mesh(text: str) -> Mesh:
-    """The mesh that a text such as ``dp=2,tp=4`` names.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    sizes: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, size = (piece.strip() for piece in part.partition("="))
-        if not name.isidentifier() or not size.isdecimal() or name in sizes:
-            raise UsageError(
-                f'"{part.strip()}" in --mesh {text} is not a new axis and its size',
-                hint="name=size pairs with commas between, as in dp=2,tp=4",
-            )
-        sizes[name] = int(size)
-    return Mesh.of(**sizes)
 
 
 def parse_constraint(text: str) -> tuple[str, Dims]:

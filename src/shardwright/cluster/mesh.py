@@ -15,7 +15,7 @@ from typing import final
 
 from shardwright.cluster.layout import GroupLayout
 from shardwright.cluster.topology import Topology
-from shardwright.errors import TopologyError, did_you_mean
+from shardwright.errors import TopologyError, UsageError, did_you_mean
 
 
 @final
@@ -48,6 +48,24 @@ class Mesh:
     def of(**sizes: int) -> Mesh:
         """A mesh from keyword sizes: ``Mesh.of(dp=2, tp=4)``."""
         return Mesh(axes=tuple(Axis(name=name, size=size) for name, size in sizes.items()))
+
+    @staticmethod
+    def parse(text: str) -> Mesh:
+        """The mesh that a text such as ``dp=2,tp=4`` names.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        sizes: dict[str, int] = {}
+        for part in text.split(","):
+            name, _, size = (piece.strip() for piece in part.partition("="))
+            if not name.isidentifier() or not size.isdecimal() or name in sizes:
+                raise UsageError(
+                    f'"{part.strip()}" in mesh "{text}" is not a new axis and its size',
+                    hint="name=size pairs with commas between, as in dp=2,tp=4",
+                )
+            sizes[name] = int(size)
+        return Mesh.of(**sizes)
 
     @cached_property
     def sizes(self) -> dict[str, int]:

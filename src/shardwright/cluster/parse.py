@@ -42,11 +42,16 @@ def topology(text: str | Path | Topology) -> Topology:
     200 Gb/s for A100. Devices that no instance holds get 100 Gb/s each.
 
     Raises:
-        TopologyError: an unknown name, a count of zero, devices that do not fill whole hosts, a
-            slice that does not exist, or a damaged file.
+        TopologyError: no text, an unknown name, a count of zero, devices that do not fill whole
+            hosts, a slice that does not exist, or a damaged file.
     """
     if isinstance(text, Topology):
         return text
+    if not isinstance(text, str | Path):
+        raise TopologyError(
+            f"cluster is {text!r}; a name, a file or a Topology is wanted",
+            hint='"8xH100", "4x p5.48xlarge", "v5e-16", "cpu:8" or "cluster.yaml"',
+        )
     if isinstance(text, Path) or text.strip().lower().endswith((".yaml", ".yml")):
         return read_topology(Path(text))
     return _named(text.strip())
