@@ -1,10 +1,13 @@
 """Branch and bound over prices: a problem split by what one node may use at the dearest moment.
 
 Each part is reduced again, which often decides much of it, then priced for a while; what cannot
-beat the best known cost is dropped. The least bound of the parts that are left is a bound for all.
+beat the best known cost is dropped, whole parts and single strategies alike. The least bound of the
+parts that are left is a bound for all.
 
 Source: Land and Doig, "An automatic method of solving discrete programming problems", 1960;
-Lagrangian bounds in it after Fisher, "The Lagrangian relaxation method", 1981.
+Lagrangian bounds in it after Fisher, "The Lagrangian relaxation method", 1981; single choices ruled
+out by their own bounds after Dantzig, Fulkerson and Johnson, "Solution of a large-scale
+traveling-salesman problem", 1954.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import numpy as np
 
 from shardwright.solver.arrays import Flat, Floats, Ints
 from shardwright.solver.consistency import Mask
-from shardwright.solver.dual import Dual, ascend, new_dual
+from shardwright.solver.dual import Dual, ascend, bounds_of, new_dual
 from shardwright.solver.messages import slack_of, wire
 from shardwright.solver.rebuild import rebuild
 from shardwright.solver.reduce import Step, kept, reduced, restored
@@ -29,6 +32,8 @@ _SWEEPS = 15
 _TURNS = 12
 _AHEAD = 0.3
 _WARM_STEP = 0.3
+_ROUNDING = 1e-9
+"""Of the cost: what sums of bounds may be off by, far above what they are."""
 
 
 @final
@@ -78,10 +83,14 @@ class BranchAndBound:
         """Split the part with the least bound."""
         bound, _, part = heapq.heappop(self.parts)
         node, low = dearest_split(part.flat, part.dual)
+        can_win = self.can_win(part)
         for chosen in (low, ~low):
-            alive = np.ones(len(part.flat.nodes.cost), np.bool_)
+            alive = can_win.copy()
             begin, end = part.flat.nodes.first[node : node + 2]
-            alive[begin:end] = chosen
+            alive[begin:end] &= chosen
+            if not np.logical_or.reduceat(alive, part.flat.nodes.first[:-1]).all():
+                self.dropped = min(self.dropped, self.target())
+                continue
             merge = kept(part.flat.nodes.first, alive)
             flat, offset = rebuild(part.flat, merge)
             small = reduced(flat, np.arange(len(flat.limits)))
@@ -91,6 +100,11 @@ class BranchAndBound:
             steps = (*part.steps, merge, *small.steps)
             self.take(small.flat, part.offset + offset + small.offset, steps, prices, bound)
         self.settle()
+
+    def can_win(self, part: _Part) -> Mask:
+        """Strategies of a part with which a choice may still cost less than what is asked."""
+        bounds = bounds_of(part.flat, wire(part.flat), part.dual) + part.offset
+        return bounds < self.target() + _ROUNDING * abs(self.cost)
 
     def settle(self) -> None:
         """Drop what can no longer be better, and look what the bound is now."""

@@ -80,12 +80,12 @@ def ascend(flat: Flat, wiring: Wiring, dual: Dual, sweeps: int, ahead: float) ->
     Steps aim at the best known cost, or at the share ``ahead`` above the bound where that is less.
     """
     numbers, prices = dual.numbers, dual.prices
-    price = np.empty(len(flat.nodes.cost))
+    price, over = np.empty(len(flat.nodes.cost)), np.empty(len(flat.nodes.cost))
     for _ in range(sweeps):
         given = priced(flat, prices, price)
         forwards = 1 - 2 * (int(numbers[4]) % 2)
         numbers[4] += 1.0
-        bound = sweep(flat, wiring, price, dual.messages, dual.choice, forwards) - given
+        bound = sweep(flat, wiring, price, dual.messages, dual.choice, over, forwards) - given
         slack = slack_of(flat, dual.choice)
         _remember(flat, dual, slack)
         if bound > numbers[0]:
@@ -148,7 +148,7 @@ def _turn(prices: Floats, direction: Floats, slack: Ints) -> float:
 def seek(flat: Flat, wiring: Wiring, dual: Dual, sweeps: int) -> None:
     """Raise prices wherever the choice does not fit, faster and faster, until one fits."""
     prices, messages = dual.best_prices.copy(), dual.messages.copy()
-    price = np.empty(len(flat.nodes.cost))
+    price, over = np.empty(len(flat.nodes.cost)), np.empty(len(flat.nodes.cost))
     count, total = 0, 0.0
     for t in range(len(prices)):
         if prices[t] > 0.0:
@@ -160,7 +160,7 @@ def seek(flat: Flat, wiring: Wiring, dual: Dual, sweeps: int) -> None:
     usual = total / count if count else abs(dual.numbers[0]) / size + 1e-300
     for turn in range(sweeps):
         priced(flat, prices, price)
-        sweep(flat, wiring, price, messages, dual.choice, 1 - 2 * (turn % 2))
+        sweep(flat, wiring, price, messages, dual.choice, over, 1 - 2 * (turn % 2))
         slack = slack_of(flat, dual.choice)
         before = dual.numbers[1]
         _remember(flat, dual, slack)
@@ -169,3 +169,18 @@ def seek(flat: Flat, wiring: Wiring, dual: Dual, sweeps: int) -> None:
         for t in range(len(prices)):
             if slack[t] < 0:
                 prices[t] = prices[t] * 1.2 + usual * 0.02 * 1.1**turn
+
+
+@compiled
+def bounds_of(flat: Flat, wiring: Wiring, dual: Dual) -> Floats:
+    """For each strategy a bound on the cost of all choices with it, at the best prices.
+
+    Source: Kolmogorov (2006), section 4: after a sweep there, what a node hears on the way back are
+    the least costs of the chains through it.
+    """
+    price, over = np.empty(len(flat.nodes.cost)), np.empty(len(flat.nodes.cost))
+    given = priced(flat, dual.best_prices, price)
+    messages, choice = dual.messages.copy(), dual.choice.copy()
+    bound = sweep(flat, wiring, price, messages, choice, over, 1) - given
+    sweep(flat, wiring, price, messages, choice, over, -1)
+    return over + bound

@@ -100,12 +100,16 @@ def sweep(
     price: Floats,
     messages: Floats,
     choice: Ints,
+    over: Floats,
     direction: int,
 ) -> float:
     """One sweep over the nodes, forwards (1) or backwards (-1); a lower bound on cost and price.
 
-    ``choice`` is told the strategy that each node takes on the way. The bound holds for any
-    messages that the sweep begins with, so prices may change between any two sweeps.
+    ``choice`` is told the strategy that each node takes on the way, ``over`` what each strategy
+    costs more than its node's cheapest, all messages counted. The bound holds for any messages that
+    the sweep begins with, so prices may change between any two sweeps. After two sweeps at one
+    price, there and back, the first one's bound and what the second tells ``over`` of a strategy
+    together are a bound for all choices with that strategy.
     """
     first = flat.nodes.first
     theta, pick = np.empty(wiring.widest), np.empty(wiring.widest)
@@ -124,6 +128,7 @@ def sweep(
         choice[i] = best
         for s in range(count):
             theta[s] -= least
+            over[first[i] + s] = theta[s]
         bound += least
         bound += _speak(flat, wiring, messages, direction, i, theta, 1.0 / chains, scratch)
     return bound

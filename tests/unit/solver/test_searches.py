@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from shardwright.solver import StrategyGraph
 from shardwright.solver.anneal import improve
 from shardwright.solver.arrays import Flat, flatten
 from shardwright.solver.branch import BranchAndBound
-from shardwright.solver.dual import ascend, new_dual, seek
+from shardwright.solver.dual import ascend, bounds_of, new_dual, seek
 from shardwright.solver.exact import solve_program
 from shardwright.solver.messages import cost_of, priced, slack_of, sweep, wire
 from shardwright.solver.reduce import reduced
@@ -56,12 +58,39 @@ def test_a_bound_holds_at_any_prices_and_messages(
         wiring = wire(flat)
         messages = rng.random(wiring.size) * abs(best)
         choice = np.zeros(len(flat.nodes.first) - 1, np.int64)
-        price = np.zeros(len(flat.nodes.cost))
+        price, over = np.zeros(len(flat.nodes.cost)), np.zeros(len(flat.nodes.cost))
         for turn in range(6):
             prices = rng.random(len(flat.limits)) * abs(best) * rng.integers(0, 2)
             given = priced(flat, prices, price)
-            bound = sweep(flat, wiring, price, messages, choice, 1 - 2 * (turn % 2)) - given
+            bound = sweep(flat, wiring, price, messages, choice, over, 1 - 2 * (turn % 2)) - given
             assert bound + offset <= best + 1e-9 * abs(best), seed
+
+
+def best_with(flat: Flat) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """For each strategy the least cost of a choice with it that fits; infinite where none does."""
+    first = flat.nodes.first
+    best = np.full(len(flat.nodes.cost), np.inf)
+    for taken in itertools.product(*(range(count) for count in np.diff(first).tolist())):
+        choice = np.array(taken, dtype=np.int64)
+        if (slack_of(flat, choice) >= 0).all():
+            at = first[:-1] + choice
+            best[at] = np.minimum(best[at], cost_of(flat, choice))
+    return best
+
+
+def test_a_strategys_bound_is_below_every_choice_with_it(
+    open_cases: list[tuple[int, Flat, float, float]],
+) -> None:
+    raised = 0
+    for seed, flat, _, best in open_cases[:40]:
+        wiring = wire(flat)
+        dual = new_dual(flat, wiring)
+        for _ in range(4):
+            bounds = bounds_of(flat, wiring, dual)
+            assert (bounds <= best_with(flat) + 1e-9 * abs(best)).all(), seed
+            raised += int((bounds > dual.bound + 1e-6 * abs(best)).sum())
+            ascend(flat, wiring, dual, 10, 0.3)
+    assert raised > 100
 
 
 def test_prices_only_raise_the_bound_and_never_above_the_best(
@@ -128,9 +157,9 @@ def test_a_sweep_is_exact_on_a_tree() -> None:
     whole, _ = flatten(graph)
     wiring = wire(whole)
     messages, choice = np.zeros(wiring.size), np.zeros(12, np.int64)
-    price = np.zeros(len(whole.nodes.cost))
+    price, over = np.zeros(len(whole.nodes.cost)), np.zeros(len(whole.nodes.cost))
     for direction in (1, -1, 1):
-        bound = sweep(whole, wiring, price, messages, choice, direction)
+        bound = sweep(whole, wiring, price, messages, choice, over, direction)
     assert bound == pytest.approx(cost_of(whole, choice))
     assert bound == pytest.approx(judge_of_chain(graph))
 
