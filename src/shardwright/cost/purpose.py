@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from shardwright.cost.phases import Phase, phases_of
-from shardwright.ir import Role
+from shardwright.ir import Op, Role
 from shardwright.ir.flat import FlatGraph
 from shardwright.plan.record import PlannedCollective
 
@@ -22,6 +22,7 @@ _PASSING = frozenset(
         *("slice", "squeeze", "transpose", "shard.alias", "shard.scan_slice", "shard.scan_stack"),
     }
 )
+_RESIZING = frozenset({"broadcast_in_dim", "reduce_sum"})
 _SUMMING = frozenset({"add", "add_any", "integer_pow", "mul", "square", "shard.carry"})
 
 
@@ -78,7 +79,12 @@ def _gradients(flat: FlatGraph) -> set[int]:
         if i not in of_update and i not in inputs
     }
     for flat_op in reversed(flat.ops):
-        op = flat_op.op
-        if op.kind in _PASSING | _SUMMING and not found.isdisjoint(op.results):
-            found.update(i for i in op.operands if flat.graph.tensor(i).rank)
+        if not found.isdisjoint(flat_op.op.results) and _keeps_numbers(flat, flat_op.op):
+            found.update(i for i in flat_op.op.operands if flat.graph.tensor(i).rank)
     return found
+
+
+def _keeps_numbers(flat: FlatGraph, op: Op) -> bool:
+    """Whether an operator only reorders, widens, scales or adds up what it reads."""
+    sizes = {flat.graph.tensor(i).num_elements for i in (*op.operands, *op.results)}
+    return op.kind in _PASSING | _SUMMING or (op.kind in _RESIZING and len(sizes) == 1)
