@@ -77,14 +77,17 @@ class Rows:
 
 
 def fitted(rows: Rows, start: KernelModel, kept: Sequence[bool] | None = None) -> KernelModel:
-    """The model that fits the rows best, from a start; ``kept`` tells which rows count."""
+    """The model that fits the rows best, from a start; ``kept`` tells which rows count.
+
+    Where none does it is ``EXPECTED``.
+    """
     names = list(BOUNDS)
     low, high = (np.array([BOUNDS[name][side] for name in names]) for side in (0, 1))
     counts = Counter(rows.sources)
     weight = np.array([counts[source] ** -0.5 for source in rows.sources])
     if kept is not None:
         weight = weight * np.asarray(kept)
-    root = np.sqrt(weight / weight.mean())
+    root = np.sqrt(weight / (weight.mean() or 1.0))
     chosen = root > 0
 
     def model(place: Numbers) -> KernelModel:

@@ -155,7 +155,10 @@ def naive_times(runs: Sequence[Run], rows: Rows) -> Numbers:
 
 
 def ranking(runs: Sequence[Run], predicted: Numbers) -> dict[str, float]:
-    """How well layouts of one question are ordered: rank correlation and regret, in per cent."""
+    """How well layouts of one question are ordered: rank correlation and regret, in per cent.
+
+    Without a question of enough layouts there is nothing to tell but that.
+    """
     groups: defaultdict[Any, dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, run in enumerate(runs):
         groups[run.group][run.layout].append(number)
@@ -172,6 +175,8 @@ def ranking(runs: Sequence[Run], predicted: Numbers) -> dict[str, float]:
         ranks.append(0.0 if is_flat else float(spearmanr(guesses, times).statistic))
         first.append(times[order[0]] / times.min() - 1)
         third.append(times[order[:3]].min() / times.min() - 1)
+    if not weights:
+        return {"groups": 0}
     return {
         "groups": len(weights),
         "spearman": float(np.average(ranks, weights=weights)),
@@ -197,7 +202,7 @@ def main() -> None:
     show("Fitted", ("parameter", "value"), list(dataclasses.asdict(model).items()))
     show("Left out", ("reason", "rows"), Counter(item.reason for item in left).most_common())
     figures = _report(runs, rows, predicted, blind, naive)
-    finish(figures | {"model": dataclasses.asdict(model), "left_out": len(left)}, args.json)
+    finish(figures | {"model": dataclasses.asdict(model), "rows_left_out": len(left)}, args.json)
 
 
 def _report(

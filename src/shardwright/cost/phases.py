@@ -1,8 +1,9 @@
 """Which operators of a training step are its forward pass, its backward pass and its update.
 
 Forward is what the loss needs: of the results that are no state, the one that the fewest operators
-lead to. Update is what reads optimizer state, directly or not, and the elementwise work that it
-alone reads (gradients widened, squared, scaled). Everything else is backward.
+lead to. Update is what reads optimizer state, directly or not, what writes the new parameters where
+there is none (SGD), and the elementwise work that these alone read (gradients widened, squared,
+scaled). Everything else is backward.
 """
 
 from __future__ import annotations
@@ -68,7 +69,19 @@ def _update(flat: FlatGraph) -> list[int]:
         if not fed.isdisjoint(flat_op.op.operands):
             fed.update(flat_op.op.results)
             positions.add(position)
+    positions |= _writing_parameters(flat)
     return sorted(positions | _preparing(flat, positions))
+
+
+def _writing_parameters(flat: FlatGraph) -> set[int]:
+    """Elementwise operators that make the new parameters; all that an update without state has."""
+    graph = flat.graph
+    new = {after for i, after in graph.state_pairs if graph.tensor(i).role is Role.PARAMETER}
+    return {
+        position
+        for position, flat_op in enumerate(flat.ops)
+        if flat_op.op.kind in _ELEMENTWISE and not new.isdisjoint(flat_op.op.results)
+    }
 
 
 def _preparing(flat: FlatGraph, update: set[int]) -> set[int]:

@@ -64,20 +64,13 @@ def weights_of(flat: FlatGraph) -> set[int]:
 def _gradients(flat: FlatGraph) -> set[int]:
     """What the update reads of the backward pass, and what was summed or reordered into it."""
     phases = phases_of(flat)
-    inputs = set(flat.graph.inputs)
-    of_update = {
-        i
-        for position, flat_op in enumerate(flat.ops)
-        if phases[position] == Phase.UPDATE
-        for i in flat_op.op.results
-    }
-    found = {
-        i
-        for position, flat_op in enumerate(flat.ops)
-        if phases[position] == Phase.UPDATE
-        for i in flat_op.op.operands
-        if i not in of_update and i not in inputs
-    }
+    of_backward, read_by_update = set[int](), set[int]()
+    for flat_op, phase in zip(flat.ops, phases, strict=True):
+        if phase == Phase.BACKWARD:
+            of_backward.update(flat_op.op.results)
+        if phase == Phase.UPDATE:
+            read_by_update.update(flat_op.op.operands)
+    found = of_backward & read_by_update
     for flat_op in reversed(flat.ops):
         if not found.isdisjoint(flat_op.op.results) and _keeps_numbers(flat, flat_op.op):
             found.update(i for i in flat_op.op.operands if flat.graph.tensor(i).rank)

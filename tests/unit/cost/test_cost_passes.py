@@ -19,6 +19,7 @@ from shardwright.cost.purpose import Purpose, purposes_of
 from shardwright.ir import Graph, Role
 from shardwright.ir.flat import FlatGraph, flatten
 from shardwright.models.registry import build
+from shardwright.plan.record import PlannedCollective
 from shardwright.search.find import Planner, Question
 
 GPT = {"layers": 2, "d_model": 32, "heads": 8, "ffn": 64, "vocab": 48, "seq": 12, "batch": 16}
@@ -55,8 +56,13 @@ def products(flat: FlatGraph) -> Counter[Phase]:
         ("llama", {**GPT, "kv_heads": 4, "head_dim": 4, "scan": True}, 2 * 9 + 1, 2 * 19),
         # The first layer's input is data: nobody asks for its gradient.
         ("mlp", {}, 2, 3),
+        # The stem, five convolutions of two blocks, and the head; images are data too.
+        ("resnet", {}, 7, 13),
     ],
-    ids=["unrolled", "scan", "fused", "lean", "remat", "attention", "grad norm", "llama", "mlp"],
+    ids=[
+        *("unrolled", "scan", "fused", "lean", "remat", "attention", "grad norm", "llama", "mlp"),
+        "resnet",
+    ],
 )
 def test_products_are_forward_once_and_backward_twice(
     family: str, sizes: dict[str, Any], forward: int, backward: int
@@ -77,6 +83,45 @@ def test_the_update_is_what_optimizer_state_leads_to(choice: dict[str, bool]) ->
     state = {after for _, after in graph.state_pairs}
     writers = {i: p for f, p in zip(flat.ops, phases, strict=True) for i in f.op.results}
     assert {writers[i] for i in state if graph.tensor(i).rank} == {Phase.UPDATE}
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes"),
+    [
+        ("mlp", {}),
+        ("gpt", {**GPT, "scan": True}),
+        ("gpt", {**GPT, "clip_norm": 1.0, "grad_norm": True}),
+        ("resnet", {}),
+    ],
+    ids=["mlp", "scan", "clipped", "resnet"],
+)
+def test_an_update_without_state_makes_the_new_parameters(
+    family: str, sizes: dict[str, Any]
+) -> None:
+    graph = graph_of(family, **sizes)
+    flat = flatten(graph)
+    phases = phases_of(flat)
+    writers = {i: p for f, p in zip(flat.ops, phases, strict=True) for i in f.op.results}
+    parameters = [a for b, a in graph.state_pairs if graph.tensor(b).role is Role.PARAMETER]
+    assert parameters
+    assert {writers[i] for i in parameters} == {Phase.UPDATE}
+    kinds = {f.op.kind for f, p in zip(flat.ops, phases, strict=True) if p == Phase.UPDATE}
+    assert kinds.isdisjoint({"dot_general", "conv_general_dilated", "reduce_sum", "scatter-add"})
+
+
+def test_the_norm_of_gradients_is_no_loss() -> None:
+    """It is a result beside the loss, and leads back to all of the step."""
+    graph = graph_of("gpt", **GPT, grad_norm=True)
+    flat = flatten(graph)
+    roots = [f.op.results[0] for f in flat.ops if f.op.kind == "sqrt"]
+    assert roots[-1] in graph.outputs
+    writers = {i: p for f, p in zip(flat.ops, phases_of(flat), strict=True) for i in f.op.results}
+    assert writers[roots[-1]] == Phase.BACKWARD
+
+
+def test_a_function_without_a_gradient_is_all_forward() -> None:
+    graph = capture(lambda w, x: jnp.sum(jnp.tanh(x @ w)), jnp.ones((8, 8)), jnp.ones((8, 8))).graph
+    assert set(phases_of(flatten(graph)).tolist()) == {Phase.FORWARD}
 
 
 @pytest.mark.parametrize(
@@ -136,6 +181,54 @@ def test_cut_weights_are_gathered_and_their_gradients_scattered() -> None:
     assert {(Purpose.WEIGHT, "all-gather"), (Purpose.GRADIENT, "reduce-scatter")} <= kinds
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("family", ["mlp", "resnet"])
+def test_each_parameter_has_a_gradient_whatever_the_optimizer(family: str, optimizer: str) -> None:
+    graph = graph_of(family, optimizer=optimizer)
+    found = Planner.of(graph).find(
+        topology("8xH100"), Question(method="data", meshes=(Mesh.of(x=8),))
+    )
+    assert found.plan is not None
+    (stage,) = found.plan.stages
+    purposes = purposes_of(flatten(graph), stage.collectives)
+    parameters = [i for i in graph.inputs if graph.tensor(i).role is Role.PARAMETER]
+    assert Counter(purposes)[Purpose.GRADIENT] == len(parameters) - (family == "resnet")
+    assert set(purposes) == {Purpose.GRADIENT, Purpose.ACTIVATION}
+
+
+def test_statistics_of_the_forward_pass_are_no_gradients() -> None:
+    graph = graph_of("resnet", optimizer="adam")
+    flat = flatten(graph)
+    phases = phases_of(flat)
+    forward = [
+        i
+        for flat_op, phase in zip(flat.ops, phases, strict=True)
+        if phase == Phase.FORWARD
+        for i in flat_op.op.results
+    ]
+    read = {
+        i
+        for flat_op, phase in zip(flat.ops, phases, strict=True)
+        if phase == Phase.UPDATE
+        for i in flat_op.op.operands
+    }
+    means = [i for i in forward if i in read and graph.tensor(i).rank]
+    assert len(means) == 12  # a mean and a variance of each of six convolutions
+    moves = [
+        PlannedCollective(
+            kind="all-reduce",
+            axes=("x",),
+            size_bytes=64,
+            runs=1,
+            tensor_id=i,
+            op_id=0,
+            stands_for="a test",
+        )
+        for i in means
+    ]
+    assert set(purposes_of(flat, moves)) == {Purpose.ACTIVATION}
+
+
 def test_cut_moments_gather_the_new_weights() -> None:
     kinds = set(moved("zero-1", Mesh.of(x=8)))
     assert {purpose for purpose, _ in kinds} == {Purpose.GRADIENT, Purpose.STATE}
@@ -152,6 +245,11 @@ def test_tensor_parallelism_moves_activations() -> None:
 def test_two_axes_have_two_purposes() -> None:
     both = {purpose for purpose, _ in moved("data+tensor", Mesh.of(x=2, y=4))}
     assert both == {Purpose.ACTIVATION, Purpose.GRADIENT, Purpose.WEIGHT}
+
+
+def test_cut_moments_beside_tensor_parallelism_have_all_four() -> None:
+    both = {purpose for purpose, _ in moved("zero-1+tensor", Mesh.of(x=2, y=4))}
+    assert both == set(Purpose)
 
 
 def test_a_gradient_is_none_without_an_update() -> None:

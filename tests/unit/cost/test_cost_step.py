@@ -132,6 +132,12 @@ def times(
     return step_times_s(WORKS, rates, software, dataclasses.replace(SCHEDULES, **changes), model)
 
 
+def heavier(factor: float) -> Works:
+    """The same works with more arithmetic, so that products are bound by it."""
+    flops = factor * WORKS.products.flops
+    return dataclasses.replace(WORKS, products=dataclasses.replace(WORKS.products, flops=flops))
+
+
 def test_a_step_is_the_sum_of_its_parts() -> None:
     found = times()
     parts = sum(
@@ -152,6 +158,51 @@ def test_a_pipeline_by_hand() -> None:
     assert found.bubble_s[0] == pytest.approx((2 * layer + head) / 2)
     assert found.boundary_s[0] == pytest.approx(2 * 1e-5)
     assert found.update_s[0] == pytest.approx(local[Segment.UPDATE] / 2)
+
+
+def test_embedding_and_head_count_as_layers_where_they_are_dealt_out_so() -> None:
+    """Two layers and two such on two stages: the last holds the head and one layer."""
+    local = local_times_s(WORKS, RATES, SOFTWARE, FITTED)[0]
+    layer = (local[Segment.LAYER_FORWARD] + local[Segment.LAYER_BACKWARD]) / 2
+    head = local[Segment.OUTER_FORWARD] + local[Segment.OUTER_BACKWARD]
+    assert times(is_even=YES).compute_s[0] == pytest.approx(8 * max(2 * layer, layer + head))
+
+
+@pytest.mark.parametrize(("kind", "left"), [(0.0, 1.0), (1.0, None), (2.0, 0.0)])
+def test_what_fills_a_bubble_by_hand(kind: float, left: float | None) -> None:
+    """Eight microbatches hold gradients of weights enough to fill it as far as the schedule can."""
+    local = local_times_s(WORKS, RATES, SOFTWARE, FITTED)[0]
+    forward = local[Segment.LAYER_FORWARD] + local[Segment.OUTER_FORWARD]
+    backward = local[Segment.LAYER_BACKWARD] + local[Segment.OUTER_BACKWARD]
+    waits = (forward + backward) / 2
+    share = forward / (forward + backward) if left is None else left
+    assert times(fills_bubble=every(kind)).bubble_s[0] == pytest.approx(share * waits, abs=1e-12)
+
+
+def test_a_single_microbatch_fills_no_more_of_the_bubble_than_it_has() -> None:
+    local = local_times_s(WORKS, RATES, SOFTWARE, FITTED)[0]
+    both = sum(local[: Segment.UPDATE])
+    backward = local[Segment.LAYER_BACKWARD] + local[Segment.OUTER_BACKWARD]
+    found = times(fills_bubble=every(2.0), microbatches=every(1.0))
+    assert found.bubble_s[0] == pytest.approx(both / 2 - backward / 2 / 2)
+
+
+def test_weights_that_are_kept_cut_move_in_every_microbatch() -> None:
+    moved = WORKS.collective_s[2, [Purpose.WEIGHT, Purpose.GRADIENT]].sum()
+    for microbatches in (1.0, 8.0):
+        found = times(microbatches=every(microbatches), stages=every(1.0))
+        busy = found.compute_s[2] + found.activation_s[2]
+        whole = microbatches * moved
+        hidden = FITTED.hidden_weight_share * min(whole, busy)
+        assert found.exposed_s[2] == pytest.approx(whole - hidden)
+
+
+def test_gradients_move_once_where_weights_are_whole() -> None:
+    kept = np.array([False] * COUNT)
+    for stages in (1.0, 2.0):
+        found = times(stages=every(stages), keeps_weights_cut=kept)
+        moved = WORKS.collective_s[:, [Purpose.WEIGHT, Purpose.GRADIENT, Purpose.STATE]]
+        assert found.exposed_s == pytest.approx(moved.sum(axis=(1, 2)) / stages)
 
 
 def test_one_stage_waits_for_nobody() -> None:
@@ -178,7 +229,26 @@ def test_slower_by_schedule(change: str) -> None:
 
 @pytest.mark.parametrize("change", FASTER)
 def test_no_slower_by_schedule(change: str) -> None:
-    assert (times(**FASTER[change]).bubble_s <= times().bubble_s).all()
+    """Four layers on two stages, so that two chunks of each divide them."""
+    works = dataclasses.replace(WORKS, layers=every(4.0))
+    before, after = (
+        step_times_s(works, RATES, SOFTWARE, dataclasses.replace(SCHEDULES, **changes), FITTED)
+        for changes in ({}, FASTER[change])
+    )
+    assert (after.bubble_s < before.bubble_s).all()
+    assert (after.total_s < before.total_s).all()
+
+
+def test_chunks_that_do_not_divide_the_layers_leave_one_stage_more_of_them() -> None:
+    """Five layers on two stages: three and two; in chunks of two each: four and one."""
+    works = dataclasses.replace(WORKS, layers=every(5.0))
+    local = local_times_s(works, RATES, SOFTWARE, FITTED)[0]
+    layer = (local[Segment.LAYER_FORWARD] + local[Segment.LAYER_BACKWARD]) / 5
+    head = local[Segment.OUTER_FORWARD] + local[Segment.OUTER_BACKWARD]
+    for chunks, most in ((1.0, 3), (2.0, 4)):
+        schedules = dataclasses.replace(SCHEDULES, chunks=every(chunks))
+        found = step_times_s(works, RATES, SOFTWARE, schedules, FITTED).compute_s[0]
+        assert found == pytest.approx(8 * max(most * layer, (5 - most) * layer + head))
 
 
 def test_a_bubble_that_is_filled_whole_is_the_smaller_one() -> None:
@@ -193,6 +263,51 @@ def test_a_bubble_that_is_filled_whole_is_the_smaller_one() -> None:
 def test_a_faster_device_is_never_slower(column: str) -> None:
     faster = dataclasses.replace(RATES, **{column: 2 * getattr(RATES, column)})
     assert (times(rates=faster).total_s <= times().total_s).all()
+
+
+@pytest.mark.parametrize("narrow_flops_per_s", [0.0, 1.2e15])
+@pytest.mark.parametrize(
+    ("column", "factor"), [("narrow_flops_per_s", 2.0), ("launch_s", 0.5), ("is_measured", 1.0)]
+)
+def test_nor_with_eight_bits_or_quicker_starts(
+    narrow_flops_per_s: float, column: str, factor: float
+) -> None:
+    large = heavier(1e6)
+    rates = dataclasses.replace(RATES, narrow_flops_per_s=every(narrow_flops_per_s), is_measured=NO)
+    better = YES if column == "is_measured" else factor * getattr(rates, column)
+    faster = dataclasses.replace(rates, **{column: better})
+    before, after = (
+        step_times_s(large, each, SOFTWARE, SCHEDULES, FITTED).total_s for each in (rates, faster)
+    )
+    assert (after <= before).all()
+    is_felt = column != "narrow_flops_per_s" or narrow_flops_per_s > 0
+    assert (after < before).all() == is_felt
+
+
+@pytest.mark.parametrize(
+    ("speed", "fuses"), [("attention_speed", YES), ("score_speed", NO)], ids=["fused", "stored"]
+)
+def test_a_faster_attention_kernel_is_faster(speed: str, fuses: np.ndarray[Any, Any]) -> None:
+    usual = dataclasses.replace(SOFTWARE, fuses_attention=fuses)
+    better = dataclasses.replace(usual, **{speed: every(2.0)})
+    assert (times(software=better).total_s < times(software=usual).total_s).all()
+
+
+@pytest.mark.parametrize(
+    ("parameter", "factor"),
+    [("unmeasured_share", 1.2), ("narrow_share", 1.2), ("ramp_depth", 0.5)],
+)
+def test_a_better_share_of_large_products_is_faster(parameter: str, factor: float) -> None:
+    narrow = every(1.2e15 if parameter == "narrow_share" else 0.0)
+    measured = NO if parameter == "unmeasured_share" else YES
+    rates = dataclasses.replace(RATES, narrow_flops_per_s=narrow, is_measured=measured)
+    usual = dataclasses.replace(FITTED, ramp_depth=100.0)
+    better = dataclasses.replace(usual, **{parameter: factor * getattr(usual, parameter)})
+    before, after = (
+        step_times_s(heavier(1e6), rates, SOFTWARE, SCHEDULES, model).total_s
+        for model in (usual, better)
+    )
+    assert (after < before).all()
 
 
 @pytest.mark.parametrize("habit", ["fuses_elementwise", "overlaps", "overlaps_backward"])
@@ -231,9 +346,7 @@ def test_a_better_share_is_never_slower(
 
 
 def test_eight_bits_are_faster_where_products_are_large() -> None:
-    large = dataclasses.replace(
-        WORKS, products=dataclasses.replace(WORKS.products, flops=1e6 * WORKS.products.flops)
-    )
+    large = heavier(1e6)
     narrow = dataclasses.replace(RATES, narrow_flops_per_s=every(1.2e15))
     wide_s, narrow_s = (
         step_times_s(large, rates, SOFTWARE, SCHEDULES, FITTED).compute_s

@@ -44,3 +44,12 @@ def test_a_share_is_a_share(rows: int, columns: int, batch: int, units: int) -> 
     share = tile_share(batch, rows, columns, units)
     assert 0 < share <= 1
     assert share == pytest.approx(tile_share(batch, columns, rows, units))
+
+
+@given(SIZES, SIZES, draw.integers(1, 8), draw.sampled_from([0, 80, 108, 132]))
+@settings(deadline=None, derandomize=True, max_examples=80)
+def test_two_halves_never_fit_better(half: int, columns: int, batch: int, units: int) -> None:
+    whole = tile_share(batch, 2 * half, columns, units)
+    assert tile_share(batch, half, columns, units) <= whole * (1 + 1e-12)
+    assert tile_share(batch, columns, half, units) <= whole * (1 + 1e-12)
+    assert tile_share(batch, half, columns, units) <= tile_share(2 * batch, half, columns, units)
