@@ -8,16 +8,16 @@ from __future__ import annotations
 from shardwright.cost.kernels import KernelModel
 
 FITTED = KernelModel(
-    matmul_share=0.979,
-    unmeasured_share=0.672,
-    narrow_share=0.927,
+    matmul_share=0.969,
+    unmeasured_share=0.67,
+    narrow_share=0.921,
     ramp_depth=0.0,
-    attention_share=0.519,
-    memory_share=0.777,
-    unfused_share=0.564,
-    score_passes=2.86,
-    shown_activation_share=0.058,
-    hidden_weight_share=0.383,
-    network_share=0.614,
-    between_steps_s=0.0252,
+    attention_share=0.521,
+    memory_share=0.785,
+    unfused_share=0.556,
+    score_passes=2.93,
+    shown_activation_share=0.0301,
+    hidden_weight_share=0.4,
+    network_share=0.592,
+    between_steps_s=0.0283,
 )
