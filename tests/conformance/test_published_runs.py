@@ -1,81 +1,22 @@
-"""Published runs: how rows are read, what is left out and why, and how well a fit finds itself."""
+"""Published runs: how rows are read, what is left out and why, and which layout is theirs."""
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bench.fidelity.layouts import clock_share, mesh_of, model_sizes, recipe_of, topology_of
-from bench.fidelity.regress import EXPECTED, Rows, fitted
-from bench.fidelity.rows import LeftOut, Run, read_runs
-from bench.fidelity.steps import (
-    errors,
-    left_out_times,
-    naive_times,
-    ranking,
-    rows_of,
-    summary,
+from bench.fidelity.layouts import (
+    clock_share,
+    memory_share,
+    mesh_of,
+    model_sizes,
+    recipe_of,
+    topology_of,
 )
-from shardwright.cost.fitted import FITTED
-
-ROOT = Path(__file__).parents[2]
-ROW = {
-    "id": "made-0001",
-    "source": "made for this test",
-    "model": "a small GPT",
-    "family": "gpt",
-    "layers": "4",
-    "hidden": "64",
-    "heads": "8",
-    "vocab": "512",
-    "seq": "32",
-    "device": "A100-80GB",
-    "devices": "8",
-    "devices_per_node": "8",
-    "tp": "2",
-    "pp": "1",
-    "dp": "4",
-    "micro_batch": "2",
-    "global_batch": "16",
-    "recompute": "none",
-    "dtype": "bf16",
-    "metric": "step_time_s",
-    "value": "0.05",
-}
-COLUMNS = (
-    *ROW,
-    *("kv_heads", "ffn", "experts", "top_k", "vpp", "cp", "ep", "zero_stage_or_fsdp", "schedule"),
-    *("sequence_parallel", "notes", "attention_kernel"),
-)
-
-
-def table(folder: Path, *rows: Mapping[str, str]) -> Path:
-    path = folder / "throughput.csv"
-    with path.open("w", newline="") as lines:
-        writer = csv.DictWriter(lines, COLUMNS, restval="")
-        writer.writeheader()
-        writer.writerows({**ROW, **row} for row in rows)
-    return path
-
-
-def read(folder: Path, **changes: str) -> Run | LeftOut:
-    (answer,) = read_runs(table(folder, changes))
-    return answer
-
-
-def run(folder: Path, **changes: str) -> Run:
-    answer = read(folder, **changes)
-    assert isinstance(answer, Run), answer
-    return answer
-
+from bench.fidelity.rows import LeftOut
+from tests.conformance.published_rows import read, run
 
 LEFT_OUT = {
     "a contradiction": ({"notes": "CHECK"}, "marked CHECK: the source contradicts itself"),
@@ -137,11 +78,87 @@ def test_seconds_follow_from_the_sources_own_metric(tmp_path: Path) -> None:
         ("fsdp4 x dp32", 3, 4),
         ("fsdp128", 3, 4),
         ("fsdp1 x dp64", 0, 1),
+        # The second version of PyTorch's, not two ways.
+        ("fsdp2-full_shard", 3, 4),
     ],
 )
 def test_how_state_is_cut(text: str, stage: int, ways: int, tmp_path: Path) -> None:
     found = run(tmp_path, zero_stage_or_fsdp=text)
     assert (found.zero_stage, found.fsdp) == (stage, ways)
+
+
+HABITS = {
+    "a flash kernel": ({"attention_kernel": "flash_attention2"}, "fuses_attention", True),
+    "PyTorch's own": ({"attention_kernel": "torch"}, "fuses_attention", False),
+    "a fused softmax": ({"attention_kernel": "fused"}, "fuses_attention", False),
+    "since FlashAttention": ({}, "fuses_attention", True),
+    "before it": ({"source": "BLOOM training logs"}, "fuses_attention", False),
+    "a GPT's norms": ({"source": "PyTorch blog"}, "fuses_elementwise", True),
+    "a LLaMA's": ({"source": "PyTorch blog", "family": "llama"}, "fuses_elementwise", False),
+    "compiled": (
+        {"source": "torchtitan", "family": "llama", "notes": "compile"},
+        "fuses_elementwise",
+        True,
+    ),
+    "Megatron's": ({"source": "Zero Bubble", "family": "llama"}, "fuses_elementwise", True),
+    "a kernel of its own": (
+        {"attention_kernel": "flash_attention2 + RMS kernel"},
+        "fuses_elementwise",
+        True,
+    ),
+    "a kernel without": ({"attention_kernel": "flash_attention2"}, "fuses_elementwise", False),
+    "all again": ({"recompute": "full"}, "repeats_layers", True),
+    "all but the last in JAX": (
+        {"recompute": "full", "source": "MaxText (JAX)"},
+        "repeats_layers",
+        False,
+    ),
+    "nothing again": ({"recompute": "selective"}, "repeats_layers", False),
+    "a first version": ({"attention_kernel": "flash_attentionv1"}, "attention_speed", 0.5),
+    "Triton's": ({"source": "MosaicML llm-foundry"}, "attention_speed", 1 / 1.5),
+    "an old one on Hopper": (
+        {"source": "torchtitan", "device": "H100-80GB-SXM"},
+        "attention_speed",
+        0.35 / 0.75,
+    ),
+    "the vendor's on Hopper": ({"device": "H100-80GB-SXM"}, "attention_speed", 1.0),
+    "a step at a time": ({"attention_kernel": "torch"}, "score_speed", 0.4),
+    "at once": ({"attention_kernel": "fused"}, "score_speed", 1.0),
+    "overlapped": ({"notes": "TP overlap on"}, "overlaps", True),
+    "asynchronous": ({"notes": "Async TP"}, "overlaps", True),
+    "not overlapped": ({"notes": "no overlap"}, "overlaps", False),
+    "nothing said": ({}, "overlaps", False),
+    "the way back": ({"source": "Zero Bubble (ICLR 2024)"}, "overlaps_backward", True),
+    "not before 2022": ({"source": "Megatron-LM 2021"}, "overlaps_backward", False),
+    "dealt evenly": ({"notes": "one layer less on first and last"}, "is_even", True),
+    "dealt with the embedding": ({"notes": "partition transformer|embedding"}, "is_even", True),
+    "dealt by layers": ({}, "is_even", False),
+    "eight bits": ({"dtype": "fp8"}, "narrow", True),
+    "sixteen": ({}, "narrow", False),
+    "cut weights": ({"zero_stage_or_fsdp": "zero3"}, "cuts_weights", True),
+    "whole weights": ({"zero_stage_or_fsdp": "zero1"}, "cuts_weights", False),
+}
+
+
+@pytest.mark.parametrize("case", HABITS)
+def test_what_is_known_of_the_software(case: str, tmp_path: Path) -> None:
+    changes, name, value = HABITS[case]
+    assert getattr(run(tmp_path, **changes), name) == value
+
+
+def test_torchtitan_accumulates_nothing(tmp_path: Path) -> None:
+    found = run(tmp_path, source="torchtitan docs", global_batch="")
+    assert (found.microbatches, found.dp, found.micro_batch) == (1, 4, 2)
+
+
+def test_a_group_differs_in_layout_alone(tmp_path: Path) -> None:
+    plain = run(tmp_path)
+    for layout in ({"tp": "4"}, {"tp": "1", "micro_batch": "1"}, {"recompute": "full"}):
+        other = run(tmp_path, **layout)
+        assert other.group == plain.group
+        assert other.layout != plain.layout
+    for question in ({"global_batch": "32"}, {"dtype": "fp8"}, {"seq": "64"}, {"devices": "16"}):
+        assert run(tmp_path, **question).group != plain.group
 
 
 @pytest.mark.parametrize(
@@ -186,101 +203,9 @@ def test_the_network_that_a_run_names(
     assert clock_share(found) == pytest.approx((5 / 7) ** (1 / 3) if "500W" in device else 1.0)
 
 
-LAYOUTS = (
-    {"tp": "1", "zero_stage_or_fsdp": "zero1"},
-    {"tp": "2", "zero_stage_or_fsdp": "zero1"},
-    {"tp": "4", "zero_stage_or_fsdp": "zero1", "recompute": "full"},
-    {"tp": "1", "zero_stage_or_fsdp": "fsdp-full_shard"},
-    {"tp": "2", "pp": "2", "attention_kernel": "torch"},
-    {"tp": "2", "device": "V100-32GB"},
-    {"tp": "1", "dtype": "fp8", "device": "H100-80GB-SXM", "notes": "overlap"},
-)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Run], Rows]:
-    """Every layout four times, so that the springs of the fit pull little."""
-    folder = tmp_path_factory.mktemp("made")
-    path = table(folder, *({**change, "id": f"made-{n}"} for n, change in enumerate(LAYOUTS)))
-    runs = [answer for answer in read_runs(path) if isinstance(answer, Run)]
-    kept, rows, left = rows_of(runs * 4, folder / "plans")
-    assert (len(kept), left) == (4 * len(LAYOUTS), [])
-    return kept, rows
-
-
-def test_a_fit_finds_the_model_that_made_the_rows(made: tuple[list[Run], Rows]) -> None:
-    kept, rows = made
-    truth = dataclasses.replace(EXPECTED, matmul_share=0.8, between_steps_s=0.004)
-    rows = dataclasses.replace(rows, measured_s=rows.times(truth).total_s)
-    found = fitted(rows, EXPECTED)
-    assert errors(rows.times(EXPECTED).total_s, rows.measured_s).max() > 0.5
-    assert errors(rows.times(found).total_s, rows.measured_s).max() < 0.03
-    assert found.between_steps_s == pytest.approx(truth.between_steps_s, rel=0.05)
-    assert (naive_times(kept, rows) > 0).all()
-
-
-def test_a_fit_recovers_the_shares_that_rows_depend_on(made: tuple[list[Run], Rows]) -> None:
-    """Of rows whose time is arithmetic, in sums so deep that filling pipelines costs nothing."""
-    _, rows = made
-    products = rows.works.products
-    products = dataclasses.replace(products, flops=1e6 * products.flops, depth=1e6 * products.depth)
-    rows = dataclasses.replace(rows, works=dataclasses.replace(rows.works, products=products))
-    truth = dataclasses.replace(EXPECTED, matmul_share=0.7, unmeasured_share=0.5)
-    rows = dataclasses.replace(rows, measured_s=rows.times(truth).total_s)
-    found = fitted(rows, EXPECTED)
-    assert found.matmul_share == pytest.approx(truth.matmul_share, rel=0.05)
-    assert found.unmeasured_share == pytest.approx(truth.unmeasured_share, rel=0.05)
-
-
-def test_rows_that_are_not_kept_do_not_count(made: tuple[list[Run], Rows]) -> None:
-    _, rows = made
-    truth = rows.times(EXPECTED).total_s
-    is_kept = np.arange(len(truth)) % 2 == 0
-    rows = dataclasses.replace(rows, measured_s=np.where(is_kept, truth, 100 * truth))
-    found = fitted(rows, EXPECTED, kept=is_kept.tolist())
-    assert rows.times(found).total_s == pytest.approx(truth, rel=1e-2)
-
-
-def test_a_source_without_others_is_judged_by_what_is_expected(tmp_path: Path) -> None:
-    _, rows, _ = rows_of([run(tmp_path, tp="1", devices="1")], tmp_path / "plans")
-    assert left_out_times(rows, FITTED) == pytest.approx(rows.times(EXPECTED).total_s)
-
-
-def test_ranking_by_hand(tmp_path: Path) -> None:
-    seconds = (1.0, 2.0, 3.0, 4.0)
-    runs = [
-        run(tmp_path, tp=str(tp), value=str(value))
-        for tp, value in zip((1, 2, 4, 8), seconds, strict=True)
+def test_memory_of_an_older_kind_is_slower(tmp_path: Path) -> None:
+    shares = [
+        memory_share(run(tmp_path, device=device))
+        for device in ("H100-80GB-SXM", "H100-96GB-HBM2e (Grand Teton, 500W)")
     ]
-    same = ranking(runs, np.array(seconds))
-    assert same == {
-        "groups": 1,
-        "spearman": pytest.approx(1.0),
-        "regret_percent": 0.0,
-        "regret_of_three_percent": 0.0,
-    }
-    turned = ranking(runs, np.array(seconds)[::-1])
-    assert turned["spearman"] == pytest.approx(-1.0)
-    assert turned["regret_percent"] == pytest.approx(300.0)
-    assert turned["regret_of_three_percent"] == pytest.approx(100.0)
-    assert ranking(runs, np.ones(4))["spearman"] == 0.0
-    assert ranking(runs[:3], np.ones(3)) == {"groups": 0}
-
-
-def test_a_summary_is_in_per_cent() -> None:
-    assert summary(np.arange(11) / 100) == pytest.approx((5.0, 9.0))
-
-
-@pytest.mark.slow
-def test_the_bench_ends_with_its_figures(tmp_path: Path) -> None:
-    table(tmp_path, *({**change, "id": f"made-{n}"} for n, change in enumerate(LAYOUTS)))
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.fidelity.steps", "--folder", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
-    )
-    figures = json.loads(done.stdout.splitlines()[-1])
-    assert figures["rows"] == len(LAYOUTS)
-    assert set(figures["fitted"]) >= {"median_percent", "p90_percent", "spearman"}
+    assert shares == pytest.approx([1.0, 2.4 / 3.35])

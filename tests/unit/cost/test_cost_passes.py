@@ -155,6 +155,16 @@ def test_steps_without_attention_have_no_scores(family: str) -> None:
     assert not score_tensors(flatten(graph_of(family))).any()
 
 
+def test_products_of_experts_are_no_scores() -> None:
+    """One batch dim, and a result larger than both operands: rows of each expert, widened."""
+
+    def loss(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.tanh(jnp.einsum("erd,edf->erf", x, w)))
+
+    graph = capture(loss, jnp.ones((4, 32, 8)), jnp.ones((4, 8, 32))).graph
+    assert not score_tensors(flatten(graph)).any()
+
+
 def moved(recipe: str, mesh: Mesh) -> dict[tuple[Purpose, str], int]:
     """Bytes of a plan's collectives above 1 KiB, by purpose and kind."""
     graph = graph_of("gpt", **GPT, optimizer="adam", scan=True, fused=True)
