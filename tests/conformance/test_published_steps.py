@@ -81,6 +81,20 @@ def test_rows_that_are_not_kept_do_not_count(made: tuple[list[Run], Rows]) -> No
     assert rows.times(found).total_s == pytest.approx(truth, rel=1e-2)
 
 
+def test_a_small_source_is_heard_beside_a_large_one(made: tuple[list[Run], Rows]) -> None:
+    """A quarter of the rows disagrees; as a source of its own it pulls the fit nearer."""
+    _, rows = made
+    truth = rows.times(EXPECTED).total_s
+    is_few = np.arange(len(truth)) % 4 == 0
+    rows = dataclasses.replace(rows, measured_s=np.where(is_few, 1.3 * truth, truth))
+    own = tuple("few" if one else "many" for one in is_few)
+    apart, alike = (
+        rows.times(fitted(dataclasses.replace(rows, sources=sources), EXPECTED)).total_s
+        for sources in (own, ("all",) * len(truth))
+    )
+    assert np.median((apart / alike)[is_few]) > 1.01
+
+
 def test_a_source_without_others_is_judged_by_what_is_expected(tmp_path: Path) -> None:
     _, rows, _ = rows_of([run(tmp_path, tp="1", devices="1")], tmp_path / "plans")
     assert left_out_times(rows, FITTED) == pytest.approx(rows.times(EXPECTED).total_s)

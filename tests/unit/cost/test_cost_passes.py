@@ -165,6 +165,7 @@ def test_products_of_experts_are_no_scores() -> None:
     assert not score_tensors(flatten(graph)).any()
 
 
+@cache
 def moved(recipe: str, mesh: Mesh) -> dict[tuple[Purpose, str], int]:
     """Bytes of a plan's collectives above 1 KiB, by purpose and kind."""
     graph = graph_of("gpt", **GPT, optimizer="adam", scan=True, fused=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from tests.unit.cost.test_cost_passes import GPT, graph_of
 MACHINES = topology("8xH100")
 
 
+@cache
 def planned(recipe: str, mesh: Mesh, family: str = "gpt", **sizes: Any) -> tuple[Plan, Graph]:
     graph = graph_of(family, **sizes)
     plan = Planner.of(graph).find(MACHINES, Question(method=recipe, meshes=(mesh,))).plan
@@ -29,6 +31,7 @@ def planned(recipe: str, mesh: Mesh, family: str = "gpt", **sizes: Any) -> tuple
     return plan, graph
 
 
+@cache
 def work_of(recipe: str, mesh: Mesh, **sizes: Any) -> Workload:
     plan, graph = planned(recipe, mesh, **{**GPT, "optimizer": "adam", "fused": True, **sizes})
     return workload_of(plan, graph, MACHINES)
