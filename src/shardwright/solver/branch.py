@@ -84,12 +84,13 @@ class BranchAndBound:
         bound, _, part = heapq.heappop(self.parts)
         node, low = dearest_split(part.flat, part.dual)
         can_win = self.can_win(part)
+        if not can_win.all():
+            self.dropped = min(self.dropped, self.target())
         for chosen in (low, ~low):
             alive = can_win.copy()
             begin, end = part.flat.nodes.first[node : node + 2]
             alive[begin:end] &= chosen
             if not np.logical_or.reduceat(alive, part.flat.nodes.first[:-1]).all():
-                self.dropped = min(self.dropped, self.target())
                 continue
             merge = kept(part.flat.nodes.first, alive)
             flat, offset = rebuild(part.flat, merge)
@@ -103,6 +104,8 @@ class BranchAndBound:
 
     def can_win(self, part: _Part) -> Mask:
         """Strategies of a part with which a choice may still cost less than what is asked."""
+        if not math.isfinite(self.cost):
+            return np.ones(len(part.flat.nodes.cost), np.bool_)
         bounds = bounds_of(part.flat, wire(part.flat), part.dual) + part.offset
         return bounds < self.target() + _ROUNDING * abs(self.cost)
 
@@ -112,7 +115,9 @@ class BranchAndBound:
         self.bound = max(self.bound, min(least, self.cost, self.dropped))
 
     def target(self) -> float:
-        """The cost that a part must be able to beat."""
+        """The cost that a part must be able to beat; infinite while none is known."""
+        if not math.isfinite(self.cost):
+            return self.cost
         return self.cost - self.gap * abs(self.cost)
 
     def take(

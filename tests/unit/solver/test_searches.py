@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.solver_cases import hard_case
-from shardwright.solver import StrategyGraph
+from shardwright.solver import StrategyGraph, branch
 from shardwright.solver.anneal import improve
 from shardwright.solver.arrays import Flat, flatten
 from shardwright.solver.branch import BranchAndBound
@@ -124,6 +124,31 @@ def test_branch_and_bound_finds_the_best(
         cheapest = min(found, key=lambda choice: cost_of(flat, choice))
         assert np.all(slack_of(flat, cheapest) >= 0), seed
         assert cost_of(flat, cheapest) == pytest.approx(tree.cost), seed
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("known", [1.0, 1.3, np.inf])
+def test_branch_and_bound_never_claims_too_much(
+    open_cases: list[tuple[int, Flat, float, float]],
+    monkeypatch: pytest.MonkeyPatch,
+    gap: float,
+    known: float,
+) -> None:
+    """With hardly any pricing, from a cost that is none, loose or the best, to any gap."""
+    monkeypatch.setattr(branch, "_TURNS", 1)
+    monkeypatch.setattr(branch, "_SWEEPS", 2)
+    unknown_at_a_split = 0
+    for seed, flat, offset, best in open_cases:
+        cost = best - offset + (known - 1.0) * abs(best)
+        tree = BranchAndBound(flat=flat, cost=cost, offer=lambda _: None, gap=gap)
+        tree.begin()
+        while not tree.is_done:
+            unknown_at_a_split += not np.isfinite(tree.cost)
+            tree.split()
+        slack = 1e-9 * abs(best)
+        assert tree.bound + offset <= best + slack, seed
+        assert tree.cost + offset <= best + gap * abs(tree.cost) + slack, seed
+    assert unknown_at_a_split > 0 or np.isfinite(known)
 
 
 @pytest.mark.parametrize("begin", ["cold", "from a start"])
