@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.fidelity.fit import FAMILIES, fit_kind, inner_kind, predict, table
+from bench.fidelity.link_fit import FAMILIES, fit_kind, inner_kind, predict, table
 from bench.fidelity.measured import MeasuredCollective, naive_time_s, read
 from bench.table import finish, parser, show
 from shardwright.units import KIB

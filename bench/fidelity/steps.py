@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
+from bench.fidelity.kernel_fit import Rows, fitted
 from bench.fidelity.layouts import clock_share, device_of, memory_share, planned, topology_of
-from bench.fidelity.regress import Rows, fitted
 from bench.fidelity.rows import LeftOut, Run, read_runs
 from bench.table import finish, parser, show
 from shardwright.cluster.figures import DEFAULT_MATMUL_EFFICIENCY
@@ -186,7 +186,7 @@ def ranking(runs: Sequence[Run], predicted: Numbers) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the tables and the figures."""
+    """Print the tables and the figures; ``--quick`` leaves no source out."""
     flags = parser(__doc__)
     flags.add_argument("--folder", type=Path, default=_DATA, help="holds throughput.csv")
     flags.add_argument("--cache", type=Path, default=None, help="keep plans in this folder")
@@ -197,34 +197,32 @@ def main() -> None:
     left = [answer for answer in answers if isinstance(answer, LeftOut)] + without
     model = fitted(rows, FITTED) if args.fit else FITTED
     predicted = rows.times(model).total_s
-    blind = left_out_times(rows, model)
-    naive = naive_times(runs, rows)
+    times = {"fitted": predicted, "naive": naive_times(runs, rows)}
+    if not args.quick:
+        times["left_out"] = left_out_times(rows, model)
     show("Fitted", ("parameter", "value"), list(dataclasses.asdict(model).items()))
     show("Left out", ("reason", "rows"), Counter(item.reason for item in left).most_common())
-    figures = _report(runs, rows, predicted, blind, naive)
+    figures = _report(runs, rows, times)
     finish(figures | {"model": dataclasses.asdict(model), "rows_left_out": len(left)}, args.json)
 
 
-def _report(
-    runs: Sequence[Run], rows: Rows, predicted: Numbers, blind: Numbers, naive: Numbers
-) -> dict[str, Any]:
+def _report(runs: Sequence[Run], rows: Rows, times: Mapping[str, Numbers]) -> dict[str, Any]:
+    """Errors by source shown, and those over all returned; ``times`` by what predicted them."""
     measured, sources = rows.measured_s, np.array(rows.sources)
-    table, blind_medians = [], []
+    judged = "left_out" if "left_out" in times else "fitted"
+    table, medians = [], []
     for source, count in Counter(rows.sources).most_common():
         mine = sources == source
-        parts = [
-            summary(errors(times[mine], measured[mine])) for times in (predicted, blind, naive)
-        ]
-        blind_medians.append(parts[1][0])
-        bias = float(np.median(predicted[mine] / measured[mine]))
+        parts = [summary(errors(predicted[mine], measured[mine])) for predicted in times.values()]
+        medians.append(parts[list(times).index(judged)][0])
+        bias = float(np.median(times["fitted"][mine] / measured[mine]))
         table.append((source[:48], count, f"{bias:.2f}", *(f"{m:.1f} / {p:.1f}" for m, p in parts)))
-    columns = ("source", "rows", "bias", "error %: median / p90", "source left out", "naive")
-    show("Step time", columns, table)
-    figures: dict[str, Any] = {"rows": len(runs), "median_of_sources": np.median(blind_medians)}
-    for name, times in (("fitted", predicted), ("left_out", blind), ("naive", naive)):
-        median, ninetieth = summary(errors(times, measured))
+    show("Step time, error %: median / p90", ("source", "rows", "bias", *times), table)
+    figures: dict[str, Any] = {"rows": len(runs), "median_of_sources": float(np.median(medians))}
+    for name, predicted in times.items():
+        median, ninetieth = summary(errors(predicted, measured))
         figures[name] = {"median_percent": median, "p90_percent": ninetieth}
-        figures[name] |= ranking(runs, times)
+        figures[name] |= ranking(runs, predicted)
     return figures
 
 

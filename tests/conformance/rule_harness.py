@@ -231,11 +231,15 @@ def _check_halo(factor: Factor, halo: HaloPart, size: int, index: int, count: in
 
 
 def _prove_not_lazy(rule: OpRule, cut: Cut, runs: Runs) -> None:
-    """Nothing, if no naive run in shards along the factor gives the whole results."""
+    """Nothing, if no naive run in shards along the factor gives the whole results.
+
+    A routine given operands that do not fit each other may return any numbers: those may overflow.
+    """
     in_results = any(cut.carries(dims) for dims in rule.results)
     for combiner in (None,) if in_results else (None, *Combiner):
         try:
-            _compare(rule, cut, runs, combiner)
+            with np.errstate(over="ignore", invalid="ignore"):
+                _compare(rule, cut, runs, combiner)
         except (*IMPOSSIBLE, AssertionError):
             continue
         how = "passes through" if combiner is None else f"reduces by {combiner}"

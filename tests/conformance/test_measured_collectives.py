@@ -6,7 +6,7 @@ import pytest
 
 from bench.fidelity.clusters import Unmapped, topology_of
 from bench.fidelity.collectives import DATA, errors_of
-from bench.fidelity.fit import predict, table
+from bench.fidelity.link_fit import predict, table
 from bench.fidelity.measured import GROUP, naive_time_s, read
 from shardwright.cost import collective_time_s
 from shardwright.units import KIB

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.fidelity.kernel_fit import EXPECTED, Rows, fitted
 from bench.fidelity.layouts import topology_of
-from bench.fidelity.regress import EXPECTED, Rows, fitted
 from bench.fidelity.rows import Run, read_runs
 from bench.fidelity.steps import (
     errors,

@@ -24,7 +24,7 @@ _CARRIERS = frozenset(_ELEMENTWISE) | {
     *("broadcast_in_dim", "convert_element_type", "copy", "expand_dims", "name", "reshape"),
     *("select_n", "squeeze", "transpose", "shard.alias"),
 }
-_STACKS = {"shard.scan_stack": "results", "shard.scan_slice": "operands"}
+_STACKS = frozenset({"shard.scan_stack", "shard.scan_slice"})
 
 
 def score_tensors(flat: FlatGraph) -> Flags:

@@ -28,6 +28,7 @@ from shardwright.cost.algorithms.ring import ring_way
 from shardwright.cost.algorithms.route import Route, route_of
 from shardwright.cost.algorithms.tree import gather_tree_way, tree_way
 from shardwright.cost.algorithms.way import Way
+from shardwright.plan.record import PlannedCollective
 from shardwright.sharding import Collective, CollectiveKind
 
 
@@ -40,6 +41,21 @@ def collective_time_s(collective: Collective, placed: PlacedMesh) -> float:
     ways = _ways(collective.kind, group_layout(placed, collective.axes))
     size_bytes = _size_bytes(collective)
     return min([way.time_s(size_bytes) for way in ways]) if ways else 0.0
+
+
+def planned_time_s(planned: PlannedCollective, placed: PlacedMesh) -> float:
+    """Seconds of one run of a collective that a plan lists."""
+    kind, size_bytes = CollectiveKind(planned.kind), planned.size_bytes
+    part_bytes = size_bytes // placed.mesh.size_of(planned.axes)
+    return collective_time_s(
+        Collective(
+            kind=kind,
+            axes=planned.axes,
+            input_bytes=part_bytes if kind is CollectiveKind.ALL_GATHER else size_bytes,
+            output_bytes=part_bytes if kind is CollectiveKind.REDUCE_SCATTER else size_bytes,
+        ),
+        placed,
+    )
 
 
 def collective_way(collective: Collective, placed: PlacedMesh) -> Way | None:

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from shardwright.cluster import PlacedMesh, Topology
 from shardwright.cluster.place import place
-from shardwright.cost.collective import collective_time_s
+from shardwright.cost.collective import planned_time_s
 from shardwright.cost.storage import Storage, live_at, live_bytes, storage_of
 from shardwright.cost.work import local_bytes, local_work_s
 from shardwright.ir import Graph, Op, Role
 from shardwright.ir.flat import FlatGraph, flatten
 from shardwright.plan.record import OpDecision, Plan, PlannedCollective, Stage
-from shardwright.sharding import Collective, CollectiveKind, Sharding
+from shardwright.sharding import CollectiveKind, Sharding
 from shardwright.sharding.rules import rule_for
 
 
@@ -109,21 +109,12 @@ class _Pricer:
 
     def collectives(self) -> tuple[CollectiveEstimate, ...]:
         parts = [
-            CollectiveEstimate(planned=planned, time_s=planned.runs * self.collective_s(planned))
+            CollectiveEstimate(
+                planned=planned, time_s=planned.runs * planned_time_s(planned, self.placed)
+            )
             for planned in self.stage.collectives
         ]
         return tuple(sorted(parts, key=lambda part: -part.time_s))
-
-    def collective_s(self, planned: PlannedCollective) -> float:
-        ways = self.placed.mesh.size_of(planned.axes)
-        kind = CollectiveKind(planned.kind)
-        before = after = planned.size_bytes
-        if kind is CollectiveKind.ALL_GATHER:
-            before = planned.size_bytes // ways
-        if kind is CollectiveKind.REDUCE_SCATTER:
-            after = planned.size_bytes // ways
-        moved = Collective(kind=kind, axes=planned.axes, input_bytes=before, output_bytes=after)
-        return collective_time_s(moved, self.placed)
 
     def compute_s(self) -> float:
         decisions = {decision.op_id: decision for decision in self.stage.ops}

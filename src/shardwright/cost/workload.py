@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from shardwright.cluster import PlacedMesh, Topology
 from shardwright.cluster.place import place
 from shardwright.cost.attention import score_tensors
-from shardwright.cost.collective import collective_time_s
+from shardwright.cost.collective import planned_time_s
 from shardwright.cost.dims import left_dims
 from shardwright.cost.flops import CONTRACTION_KINDS, op_flops
 from shardwright.cost.phases import Phase, phases_of
@@ -38,7 +38,7 @@ from shardwright.ir import Graph, Op
 from shardwright.ir.columns import Flags, Ints
 from shardwright.ir.flat import FlatGraph, FlatOp, flatten
 from shardwright.plan.record import OpDecision, Plan, PlannedCollective, Stage
-from shardwright.sharding import Collective, CollectiveKind, Sharding
+from shardwright.sharding import Sharding
 from shardwright.sharding.rules import rule_for
 
 Numbers = NDArray[np.float64]
@@ -111,7 +111,6 @@ class Workload:
         products: matrix products.
         traffic: elementwise work.
         collective_s: seconds of collectives, by purpose and segment.
-        dtype: element type of the largest product.
         head_dim: features of one attention head; 0 without attention.
     """
 
@@ -119,7 +118,6 @@ class Workload:
     products: Products
     traffic: Traffic
     collective_s: Numbers
-    dtype: str
     head_dim: int
 
 
@@ -180,10 +178,10 @@ class _Counter:
         """The trip count that most of the arithmetic shares."""
         weights: defaultdict[int, float] = defaultdict(float)
         for flat_op in self.flat.ops:
-            if flat_op.op.kind in CONTRACTION_KINDS:
-                weights[flat_op.runs] += flat_op.runs * math.prod(
-                    self.graph.tensor(flat_op.op.results[0]).shape
-                )
+            op = flat_op.op
+            if op.kind in CONTRACTION_KINDS:
+                flops = op_flops(op, self.graph, rule_for(op, self.graph))
+                weights[flat_op.runs] += flat_op.runs * flops
         return max(weights, key=lambda runs: weights[runs], default=1)
 
     @cached_property
@@ -203,11 +201,6 @@ class _Counter:
             if flat_op.op.kind in CONTRACTION_KINDS
         ]
         columns = np.array(rows, dtype=np.float64).reshape(len(rows), 7).T
-        largest = max(
-            (f.op for f in self.flat.ops if f.op.kind in CONTRACTION_KINDS),
-            key=lambda op: sum(self.graph.tensor(i).num_elements for i in op.operands),
-            default=None,
-        )
         return Workload(
             layers=self.layers,
             products=Products(
@@ -221,7 +214,6 @@ class _Counter:
             ),
             traffic=self.traffic(),
             collective_s=self.collectives(),
-            dtype=self.graph.tensor(largest.operands[0]).dtype if largest else "float32",
             head_dim=self.head_dim(),
         )
 
@@ -316,7 +308,7 @@ class _Counter:
         purposes = purposes_of(self.flat, self.stage.collectives)
         for planned, purpose in self.once(purposes):
             segment = segment_of.get(planned.op_id, int(Segment.UPDATE))
-            table[purpose, segment] += planned.runs * self.seconds(planned)
+            table[purpose, segment] += planned.runs * planned_time_s(planned, self.placed)
         return table
 
     def once(self, purposes: Sequence[Purpose]) -> Iterator[tuple[PlannedCollective, Purpose]]:
@@ -327,17 +319,6 @@ class _Counter:
             if key not in seen or planned.stands_for.startswith("partial"):
                 seen.add(key)
                 yield planned, purpose
-
-    def seconds(self, planned: PlannedCollective) -> float:
-        ways = self.placed.mesh.size_of(planned.axes)
-        before = after = planned.size_bytes
-        if planned.kind == CollectiveKind.ALL_GATHER:
-            before = planned.size_bytes // ways
-        if planned.kind == CollectiveKind.REDUCE_SCATTER:
-            after = planned.size_bytes // ways
-        kind = CollectiveKind(planned.kind)
-        moved = Collective(kind=kind, axes=planned.axes, input_bytes=before, output_bytes=after)
-        return collective_time_s(moved, self.placed)
 
     def head_dim(self) -> int:
         for flat_op in self.flat.ops:

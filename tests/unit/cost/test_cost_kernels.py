@@ -78,7 +78,6 @@ def works(*, score_bytes: float = 0.0, **traffic: np.ndarray[Any, Any]) -> Works
                 products=products,
                 traffic=Traffic(num_kernels=nothing, **{**columns, **traffic}),
                 collective_s=collective_s,
-                dtype="bfloat16",
                 head_dim=64,
             )
         ]

@@ -261,11 +261,3 @@ def test_two_axes_have_two_purposes() -> None:
 def test_cut_moments_beside_tensor_parallelism_have_all_four() -> None:
     both = {purpose for purpose, _ in moved("zero-1+tensor", Mesh.of(x=2, y=4))}
     assert both == set(Purpose)
-
-
-def test_a_gradient_is_none_without_an_update() -> None:
-    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
-        return jnp.sum((x @ w) ** 2)
-
-    graph = capture(loss, jnp.ones((8, 8)), jnp.ones((8, 8))).graph
-    assert purposes_of(flatten(graph), ()) == ()

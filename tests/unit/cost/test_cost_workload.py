@@ -121,4 +121,5 @@ def test_a_function_without_products_has_no_rows() -> None:
     assert plan is not None
     work = workload_of(plan, graph, MACHINES)
     assert len(work.products.runs) == 0
-    assert (work.layers, work.dtype) == (1, "float32")
+    assert work.layers == 1
+    assert work.traffic.eager_bytes.sum() > 0
