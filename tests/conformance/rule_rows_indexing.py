@@ -235,6 +235,18 @@ def _rows(kind: str, method: str, case: str = "rows") -> RuleRow:
     )
 
 
+def _column(kind: str, method: str) -> RuleRow:
+    """A single index, which XLA lowers apart from several."""
+    return _scatter(
+        kind,
+        "column",
+        lambda x, u: getattr(x.at[:, 5], method)(u),
+        "d v, 1, d -> d v",
+        floats(6, 12),
+        floats(6, seed=2),
+    )
+
+
 def _label_gradient(x: Any, ids: Any) -> Any:
     return jax.grad(lambda y: jnp.sum(jnp.take_along_axis(y, ids[:, None], -1) ** 2))(x)
 
@@ -303,6 +315,11 @@ SCATTER = (
         ints(6, 1, high=11),
         floats(6, 2, 4, seed=2),
     ),
+    _column("scatter", "set"),
+    _column("scatter-add", "add"),
+    _column("scatter-mul", "mul"),
+    _column("scatter-min", "min"),
+    _column("scatter-max", "max"),
     _rows("scatter-sub", "subtract"),
     _rows("scatter-mul", "mul"),
     _rows("scatter-min", "min"),

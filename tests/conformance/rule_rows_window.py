@@ -61,6 +61,14 @@ def conv(
     )
 
 
+def _depthwise(a: Any, kernel: Any) -> Any:
+    return lax.conv_general_dilated(
+        *(a, kernel, (1,), [(2, 0)]),
+        dimension_numbers=("NHC", "HIO", "NHC"),
+        feature_group_count=a.shape[-1] // kernel.shape[1],
+    )
+
+
 CONVOLUTIONS = (
     conv(
         "same",
@@ -122,6 +130,16 @@ CONVOLUTIONS = (
         "SAME",
         "(g n) w i, kw i (g o) -> n w (g o)",
         batch_group_count=6,
+    ),
+    RuleRow(
+        kind="conv_general_dilated",
+        case="grouped-kernel-gradient",
+        function=lambda a, cotangent: jax.linear_transpose(
+            lambda kernel: _depthwise(a, kernel), floats(3, 4, 24)
+        )(cotangent),
+        arguments=(floats(12, 6, 24), floats(12, 6, 24, seed=1)),
+        rule="i w (g n), i kw (g o) -> w2 n (g o)",
+        local=convolve_part,
     ),
     conv(
         "channels-first",

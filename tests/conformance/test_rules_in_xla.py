@@ -1,25 +1,32 @@
-"""What a rule promises is what runs: cut by one axis and copied over another, nothing else moves.
+"""What a rule promises is what runs: the same numbers, and nothing moves but what it says.
 
-Every row of the rules' proof is planned with one factor cut, run through the executor, and its
-collectives are read back. A strategy that the partitioner answers with a gather of its own would
-make every price of the search wrong.
+Every row of the rules' proof is planned with one factor cut and the other axis copied over, run
+through the executor, and its collectives are read back: a strategy that the partitioner answers
+with a gather of its own would make every price of the search wrong. With one factor cut, and with
+any two, its numbers are compared with those of one device: a partitioner has faults of its own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import enum
+import itertools
+from collections.abc import Sequence
+from typing import Any, final
 
 import jax
+import numpy as np
 import pytest
 
 from shardwright.capture.from_jax import capture
 from shardwright.cluster import Mesh
-from shardwright.execute.on_jax import program
+from shardwright.execute.on_jax import Program, program
 from shardwright.ir.dtypes import itemsize_bytes
 from shardwright.plan import OpDecision, Plan, Provenance, Stage, TensorDecision
+from shardwright.sharding import Sharding
 from shardwright.sharding.strategy import Rejection, Strategy, own_collectives, strategy_of
 from tests.conformance.rule_harness import RuleRow, Traced, trace
-from tests.conformance.rule_trace import as_tuple, bind, to_device
+from tests.conformance.rule_numbers import KEY_WORDS
+from tests.conformance.rule_trace import as_tuple, bind, to_device, to_host
 from tests.conformance.test_rules import ROWS, SLOW_ROWS
 
 MESH = Mesh.of(x=2, y=4)
@@ -39,8 +46,16 @@ GATHERS = {
 """Bytes that XLA moves all the same, by kind or row."""
 
 
-def lay(traced: Traced, strategy: Strategy) -> Any:
-    """What XLA makes of the row's operator under a strategy."""
+@final
+class Inputs(enum.Enum):
+    """How a row's operands lie before the operator wants them cut."""
+
+    CUT = "as the operator wants them"
+    WHOLE = "whole on every device"
+
+
+def lay(traced: Traced, strategy: Strategy, inputs: Inputs = Inputs.CUT) -> Program:
+    """The row's operator as it runs under a strategy."""
     assert traced.eqn is not None
     arguments = [to_device(operand) for operand in traced.operands]
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments]
@@ -51,7 +66,11 @@ def lay(traced: Traced, strategy: Strategy) -> Any:
     forms = dict(
         zip((*op.operands, *op.results), strategy.operands + strategy.results, strict=True)
     )
-    border = dict.fromkeys((*graph.inputs, *graph.outputs))
+    resting = dict(forms)
+    if inputs is Inputs.WHOLE:
+        resting |= {
+            i: Sharding.replicated(graph.tensor(i).rank) for i in graph.inputs if i in forms
+        }
 
     def shown(ids: tuple[int, ...]) -> tuple[Any, ...]:
         is_key = [graph.tensor(i).dtype.startswith("key") for i in ids]
@@ -60,39 +79,42 @@ def lay(traced: Traced, strategy: Strategy) -> Any:
             for i, key in zip(ids, is_key, strict=True)
         )
 
-    decision = OpDecision(op_id=op.id, operands=shown(op.operands), results=shown(op.results))
+    border = dict.fromkeys((*graph.inputs, *graph.outputs))
     stage = Stage(
         device_ids=tuple(range(MESH.num_devices)),
         mesh=MESH,
-        ops=(decision,),
-        tensors=tuple(TensorDecision(tensor_id=i, sharding=forms[i]) for i in border if i in forms),
+        ops=(OpDecision(op_id=op.id, operands=shown(op.operands), results=shown(op.results)),),
+        tensors=tuple(
+            TensorDecision(tensor_id=i, sharding=resting[i]) for i in border if i in resting
+        ),
     )
     plan = Plan(
         graph_fingerprint=graph.fingerprint,
         cluster_fingerprint="any",
         cluster_name="by hand",
         stages=(stage,),
-        provenance=Provenance(method="one factor"),
+        provenance=Provenance(method="by hand"),
     )
-    return program(
-        graph=graph,
-        jaxpr=step.jaxpr,
-        in_tree=step.in_tree,
-        out_tree=step.out_tree,
-        plan=plan,
-    ).read_back()
+    trees = {"in_tree": step.in_tree, "out_tree": step.out_tree}
+    return program(graph=graph, jaxpr=step.jaxpr, plan=plan, **trees)
 
 
-def cuts(traced: Traced) -> list[tuple[str, Strategy]]:
-    """Every strategy of the row's rule in which the first axis cuts one factor."""
-    graph, rule = traced.graph, traced.rule
+def cuts(traced: Traced, *, second: Sequence[int | None] = (None,)) -> list[tuple[str, Strategy]]:
+    """Every strategy of the row's rule in which the first axis cuts one factor.
+
+    The second axis cuts the factors at the places ``second``, if any.
+    """
+    graph, factors = traced.graph, traced.rule.factors
     operands = [graph.tensor(i).shape for i in traced.op.operands]
     found = []
-    for position, factor in enumerate(rule.factors):
-        axes = [("x",) if place == position else () for place in range(len(rule.factors))]
-        strategy = strategy_of(rule, operands, traced.result_shapes, axes, MESH)
+    for first, other in itertools.product(range(len(factors)), second):
+        axes = [
+            ("x",) * (place == first) + ("y",) * (place == other) for place in range(len(factors))
+        ]
+        strategy = strategy_of(traced.rule, operands, traced.result_shapes, axes, MESH)
         if not isinstance(strategy, Rejection):
-            found.append((factor.name, strategy))
+            names = [factors[place].name for place in (first, other) if place is not None]
+            found.append(("/".join(names), strategy))
     return found
 
 
@@ -115,7 +137,34 @@ def test_nothing_moves_but_what_the_rule_says(row: RuleRow) -> None:
     for name, strategy in cuts(traced):
         finish = own_collectives(strategy, traced.result_shapes, sizes, MESH)
         planned = sum(step.input_bytes for steps in finish for step in steps)
-        found = lay(traced, strategy).collectives
+        found = lay(traced, strategy).read_back().collectives
         moved = [f"{item.kind} of {item.step_bytes} B" for item in found]
         measured = sum(item.step_bytes for item in found)
         assert measured <= planned + allowed, f"{name} of {traced.rule}: {moved}"
+
+
+def same(found: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether two results are equal, floating ones up to the order of their sums."""
+    if found.dtype == KEY_WORDS or found.dtype.kind in "biu":
+        return np.array_equal(found, wanted)
+    return np.allclose(found, wanted, rtol=2e-4, atol=2e-4, equal_nan=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inputs", Inputs, ids=lambda inputs: inputs.name.lower())
+@pytest.mark.parametrize(
+    "row",
+    [row for row in (*ROWS, *SLOW_ROWS) if is_one_operator(row)],
+    ids=lambda row: row.label,
+)
+def test_every_one_and_two_cuts_give_the_numbers_of_one_device(
+    row: RuleRow, inputs: Inputs
+) -> None:
+    traced = trace(row)
+    arguments = [to_device(operand) for operand in traced.operands]
+    whole = jax.jit(lambda *operands: as_tuple(bind(traced.eqn, operands)))(*arguments)
+    wanted = [to_host(result) for result in whole]
+    for name, strategy in cuts(traced, second=(None, *range(len(traced.rule.factors)))):
+        found = [to_host(r) for r in as_tuple(lay(traced, strategy, inputs)(*arguments))]
+        agree = [same(*pair) for pair in zip(found, wanted, strict=True)]
+        assert all(agree), f"{name} of {traced.rule}: result {agree.index(False)} differs"

@@ -21,6 +21,7 @@ from shardwright.errors import ExecuteError
 from shardwright.execute.marks import op_mark, operand_mark, result_mark, tensor_mark
 from shardwright.execute.own_part import on_parts
 from shardwright.execute.place import Placement
+from shardwright.execute.shield import shielded
 from shardwright.ir import Graph, Op, Region
 from shardwright.jax_bridge import (
     Atom,
@@ -166,7 +167,9 @@ class _Writer:
         )
         if decision is not None:
             equation = on_parts(equation, decision, self.placement) or equation
-        scope.equations.append(equation)
+            scope.equations.extend(shielded(equation, decision))
+        else:
+            scope.equations.append(equation)
         for link in links:
             self._hold(scope, link, info)
 

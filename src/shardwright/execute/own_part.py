@@ -1,8 +1,10 @@
-"""Operators that each device runs on its own part, because XLA would gather them whole.
+"""Operators that each device runs on its own part, because XLA would not.
 
 XLA's partitioner cuts some operators only when every device of the mesh holds another part: cut by
 one axis and copied over another, a transform, a choice of the largest, a solver or a grouped
-convolution is gathered first. No datum has to move for them, so they are written as manual regions.
+convolution is gathered first; and the gradient of a grouped convolution's kernel, its batch cut,
+comes out wrong. Each device makes its part of these without the others, or a part of a sum, so they
+are written as manual regions.
 
 Source:
     "No support for partial replicate yet" in XLA's partitioner of custom calls
@@ -16,6 +18,7 @@ from typing import Any
 
 import jax
 
+from shardwright.execute.own_groups import local_groups
 from shardwright.execute.place import Placement, partition_spec
 from shardwright.jax_bridge import JaxprEqn
 from shardwright.plan import OpDecision
@@ -26,18 +29,28 @@ _SAME_ON_PARTS = frozenset({"fft", "ormqr", "top_k", "triangular_solve", "tridia
 
 
 def on_parts(equation: JaxprEqn, decision: OpDecision, placement: Placement) -> JaxprEqn | None:
-    """The equation as a manual region; None where XLA runs it well or something has to move."""
+    """The equation as a manual region; None where XLA runs it well or something has to move.
+
+    Sums over a cut dim are finished in the region, by an all-reduce.
+    """
+    unscattered = decision.partials or (None,) * len(decision.results)
+    ends = zip(unscattered, decision.results, strict=True)
     operands = [sharding for sharding in decision.operands if sharding is not None]
-    results = [sharding for sharding in decision.results if sharding is not None]
+    results = [r for r in (whole or final for whole, final in ends) if r is not None]
     if len(operands) != len(equation.invars) or len(results) != len(equation.outvars):
         return None
-    params = _local_params(equation, operands, placement)
-    if params is None or not _stays_apart(operands, results):
+    cut = {axis for sharding in operands for axis in sharding.axes}
+    summed = tuple(sorted(cut.difference(*(sharding.axes for sharding in results))))
+    params = _local_params(equation, operands, results, placement)
+    if params is None or not cut or any(cut != {*r.axes, *summed} for r in results):
+        return None
+    if any(r.unreduced for r in results) or (summed and equation.primitive.name in _SAME_ON_PARTS):
         return None
 
     def run(*parts: Any) -> tuple[Any, ...]:
         made = equation.primitive.bind(*parts, **equation.primitive.get_bind_params(params))
-        return tuple(made) if equation.primitive.multiple_results else (made,)
+        made = tuple(made) if equation.primitive.multiple_results else (made,)
+        return tuple(jax.lax.psum(part, summed) for part in made) if summed else made
 
     mapped = jax.shard_map(
         run,
@@ -55,23 +68,15 @@ def on_parts(equation: JaxprEqn, decision: OpDecision, placement: Placement) -> 
 
 
 def _local_params(
-    equation: JaxprEqn, operands: Sequence[Sharding], placement: Placement
+    equation: JaxprEqn,
+    operands: Sequence[Sharding],
+    results: Sequence[Sharding],
+    placement: Placement,
 ) -> dict[str, Any] | None:
     """The parameters with which one device runs its part."""
     kind, params = equation.primitive.name, equation.params
     if kind in _SAME_ON_PARTS:
         return dict(params)
-    if kind != "conv_general_dilated" or params["batch_group_count"] != 1:
+    if kind != "conv_general_dilated":
         return None
-    feature_dim = params["dimension_numbers"].lhs_spec[1]
-    ways = placement.stage.mesh.size_of(operands[0].dims[feature_dim])
-    groups = params["feature_group_count"]
-    if groups == 1 or groups % ways:
-        return None
-    return {**params, "feature_group_count": groups // ways}
-
-
-def _stays_apart(operands: Sequence[Sharding], results: Sequence[Sharding]) -> bool:
-    """Whether each device makes its part of every result from its parts of the operands."""
-    cut = {axis for sharding in operands for axis in sharding.axes}
-    return bool(cut) and all(set(r.axes) == cut and not r.unreduced for r in results)
+    return local_groups(params, (*operands, *results), placement.stage.mesh)
